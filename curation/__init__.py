@@ -1,0 +1,1 @@
+"""Data-centric curation: select, weigh, audit and judge."""

@@ -1,0 +1,1 @@
+"""An elastic AI data lake: tables, lake, ingest and streaming."""

@@ -1,0 +1,184 @@
+"""Addresses: one `Location` for local paths, `s3://`, `gs://`, `az://` and `memory://`.
+
+A `Location` knows its uri and how to reach its store; every library that opens files gets its
+options from here, so that a store is configured in one place.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datalake.errors import InputError, MissingPackageError
+
+if TYPE_CHECKING:
+    import fsspec
+
+__all__ = ["Location", "StorageOptions", "locate"]
+
+SCHEMES = {"file", "s3", "gs", "az", "memory"}
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """How to reach an object store. What is None comes from the standard environment.
+
+    For S3: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`,
+    `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_PROFILE` and the
+    profile's files.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    """Bucket in the path rather than the host. None: yes where an endpoint is given."""
+    profile: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    def resolved(self, env: Mapping[str, str] | None = None) -> StorageOptions:
+        """These options with the gaps filled from the environment and the profile's files."""
+        env = os.environ if env is None else env
+        profile = self.profile or env.get("AWS_PROFILE")
+        stored = _profile(profile, env) if profile or not env.get("AWS_ACCESS_KEY_ID") else {}
+        # An explicitly named profile wins over keys in the environment, as in the AWS tools.
+        keys = {**_env_keys(env), **stored} if self.profile else {**stored, **_env_keys(env)}
+        endpoint = self.endpoint or keys.get("endpoint_url")
+        return replace(
+            self,
+            endpoint=endpoint,
+            region=self.region or keys.get("region"),
+            path_style=bool(endpoint) if self.path_style is None else self.path_style,
+            profile=profile,
+            access_key=self.access_key or keys.get("aws_access_key_id"),
+            secret_key=self.secret_key or keys.get("aws_secret_access_key"),
+            session_token=self.session_token or keys.get("aws_session_token"),
+        )
+
+
+def _env_keys(env: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        "endpoint_url": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
+        "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
+        "aws_access_key_id": env.get("AWS_ACCESS_KEY_ID"),
+        "aws_secret_access_key": env.get("AWS_SECRET_ACCESS_KEY"),
+        "aws_session_token": env.get("AWS_SESSION_TOKEN"),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
+    """The keys of an AWS profile, from the shared credentials and config files."""
+    name = name or "default"
+    home = Path(env.get("HOME", "~")).expanduser() / ".aws"
+    keys: dict[str, str] = {}
+    for path, section in (
+        (env.get("AWS_CONFIG_FILE") or home / "config", f"profile {name}"),
+        (env.get("AWS_CONFIG_FILE") or home / "config", name),
+        (env.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials", name),
+    ):
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read(path)
+        if parser.has_section(section):
+            keys.update(parser.items(section))
+    return keys
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place that holds bytes: a uri and the options that reach it.
+
+    `uri` is an absolute path for local files, and `scheme://…` without a trailing slash otherwise.
+    """
+
+    uri: str
+    options: StorageOptions = field(default_factory=StorageOptions)
+
+    @property
+    def scheme(self) -> str:
+        head, sep, _ = self.uri.partition("://")
+        return head if sep else "file"
+
+    @property
+    def is_local(self) -> bool:
+        return self.scheme == "file"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return posixpath.basename(self.uri)
+
+    def join(self, *parts: str) -> Location:
+        return replace(self, uri=posixpath.join(self.uri, *parts))
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def filesystem(self) -> tuple[fsspec.AbstractFileSystem, str]:
+        """The fsspec file system and the path within it.
+
+        Raises:
+            MissingPackageError: the driver of this scheme is not installed.
+        """
+        import fsspec
+
+        kwargs: dict[str, object] = {}
+        if self.scheme == "s3":
+            opts = self.options.resolved()
+            client: dict[str, object] = {}
+            if opts.region:
+                client["region_name"] = opts.region
+            kwargs = {
+                "key": opts.access_key,
+                "secret": opts.secret_key,
+                "token": opts.session_token,
+                "endpoint_url": opts.endpoint,
+                "client_kwargs": client,
+                "config_kwargs": {
+                    "s3": {"addressing_style": "path" if opts.path_style else "auto"}
+                },
+            }
+        try:
+            fs: fsspec.AbstractFileSystem = fsspec.filesystem(
+                "abfs" if self.scheme == "az" else self.scheme, **kwargs
+            )
+        except ImportError as error:
+            package, extra = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "az": ("adlfs", "az")}[
+                self.scheme
+            ]
+            raise MissingPackageError.of(package, extra, f"Reading {self.scheme}://") from error
+        return fs, self.uri if self.is_local else self.uri.partition("://")[2]
+
+
+def locate(uri: str | os.PathLike[str] | Location, options: StorageOptions | None = None) -> Location:
+    """The location a user means by a path or a uri.
+
+    Raises:
+        InputError: the scheme is not one of ours, or a bucket is missing.
+    """
+    if isinstance(uri, Location):
+        return uri
+    text = os.fspath(uri)
+    scheme, sep, rest = text.partition("://")
+    if not sep:
+        if not text:
+            raise InputError("An address is empty", expected="a path or a uri such as s3://bucket/lake")
+        return Location(str(Path(text).expanduser().absolute()), options or StorageOptions())
+    if scheme not in SCHEMES:
+        raise InputError(
+            f"The scheme {scheme}:// is not known",
+            where=text,
+            expected="a local path, s3://, gs://, az:// or memory://",
+        )
+    if scheme == "file":
+        return Location(str(Path("/" + rest.lstrip("/"))), options or StorageOptions())
+    rest = rest.strip("/")
+    if not rest:
+        raise InputError("The address has no bucket or name", where=text, expected=f"{scheme}://name/path")
+    return Location(f"{scheme}://{rest}", options or StorageOptions())
