@@ -1,0 +1,63 @@
+# Every target sets up what it needs in its own virtual environment; nothing is installed by hand.
+#
+#   make demo         the main job on a small real corpus: ingest, select, train, judge
+#   make test         checks and tests (what CI runs)
+#   make test-slow    the tests that take minutes (kill loops, scale)
+#   make bench        the measurements of benchmarks/, as the README quotes them
+#   make check        style, types, import contract
+#   make format       rewrite the style
+#   make clean        remove the environment and what the targets made
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_FLAGS ?=
+PYTHON ?= $(shell scripts/find_python.sh)
+
+.PHONY: help demo test test-slow bench bench-select bench-ingest bench-take check format clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(BIN)/python:
+	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.11, 3.12 or 3.13 found; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# One stamp an extra, made anew when the requirements change.
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing datalake[$*] into $(VENV) (a few minutes the first time)" >&2
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) --constraint constraints.txt --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.installed-demo
+	@scripts/system_packages.sh
+	@$(BIN)/python scripts/demo/run.py
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m slow
+
+bench: bench-take bench-select bench-ingest
+
+bench-take bench-select bench-ingest: bench-%: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/$*.py
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
