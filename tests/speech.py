@@ -44,7 +44,8 @@ def write_speech(root: Path, *, seed: int = 0) -> Path:
         rows.writerow(["path", "source", "generator", "label", "speaker"])
         for source, generator, count in DOMAINS:
             for index in range(count):
-                name = f"{source}/{generator or 'bonafide'}_{index:03d}.{'flac' if index % 3 else 'wav'}"
+                suffix = "flac" if index % 3 else "wav"
+                name = f"{source}/{generator or 'bonafide'}_{index:03d}.{suffix}"
                 (root / source).mkdir(exist_ok=True)
                 wave = voice(rng, generator, rng.uniform(0.5, 1.5))
                 soundfile.write(root / name, wave, RATE_HZ, subtype="PCM_16")
