@@ -1,0 +1,140 @@
+"""Is this audio, whole, and what the file name says? And how long is it, exactly?"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from datalake.audio.boxes import check_aiff, check_mp4
+from datalake.audio.info import AudioInfo, BadAudio
+from datalake.audio.kinds import Kind, id3_size, kind_of_suffix, likeness, sniff
+from datalake.audio.mpeg import check_adts, check_mp3
+from datalake.audio.ogg import check_pages
+from datalake.audio.riff import WaveHeader, parse_wave
+from datalake.audio.streams import Stream, open_libav, open_sndfile
+from datalake.quarantine import Reason
+
+__all__ = ["inspect", "open_stream"]
+
+_CHECKS: Final = {
+    "ogg": check_pages,
+    "mp3": check_mp3,
+    "mp4": check_mp4,
+    "adts": check_adts,
+    "aiff": check_aiff,
+}
+
+
+def inspect(data: bytes, *, suffix: str = "") -> AudioInfo:
+    """Verify a whole audio file and count its samples.
+
+    PCM in WAV is judged by its header alone (and float samples by a look for NaN); everything
+    compressed is decoded to its end. FLAC is compared with the MD5 that it carries, Ogg with the
+    checksum of each page. `num_samples` is what `decode` returns at the file's own rate.
+
+    Args:
+        data: all bytes of the file.
+        suffix: the file name's suffix with its dot (`.wav`); empty: nothing is promised.
+
+    Raises:
+        BadAudio: the file is refused; `error.refusal` says why.
+        MissingPackageError: a compressed file, and the extra `audio` is not installed.
+    """
+    kind = _checked_kind(data, suffix)
+    if kind == "wav":
+        header = parse_wave(data)
+        if header.codec is not None:
+            _check_finite(data, header)
+            return AudioInfo.of(
+                header.num_samples, header.sample_rate_hz, header.num_channels, header.codec
+            )
+    if kind == "flac":
+        return _inspect_flac(data)
+    stream = open_stream(data, kind)
+    num_samples = 0
+    for block in stream.blocks:
+        num_samples += len(block)
+        if not np.isfinite(block).all():
+            raise BadAudio.of(Reason.NON_FINITE, f"within the {num_samples} first samples")
+    return AudioInfo.of(num_samples, stream.sample_rate_hz, stream.num_channels, stream.codec)
+
+
+def open_stream(data: bytes, kind: Kind) -> Stream:
+    """Check the container of a compressed file and start to decode it, as float32.
+
+    Raises:
+        BadAudio: the container is damaged or no decoder takes it.
+    """
+    if check := _CHECKS.get(kind):
+        check(data)
+    if kind in ("mp4", "adts"):
+        return open_libav(data)
+    if kind == "mp3":
+        # libsndfile wants a frame as the first bytes.
+        data = data[id3_size(data) :].lstrip(b"\0")
+    try:
+        return open_sndfile(data)
+    except BadAudio:
+        return open_libav(data)
+
+
+def _checked_kind(data: bytes, suffix: str) -> Kind:
+    if not data:
+        raise BadAudio.of(Reason.EMPTY, "a file of 0 bytes")
+    kind = sniff(data)
+    if kind is None:
+        raise BadAudio.of(Reason.NOT_AUDIO, likeness(data))
+    promised = kind_of_suffix(suffix)
+    if promised not in (None, kind):
+        raise BadAudio.of(Reason.WRONG_EXTENSION, f"the name says {suffix}, the bytes are {kind}")
+    return kind
+
+
+def _check_finite(data: bytes, header: WaveHeader) -> None:
+    dtype = {"pcm_f32le": "<f4", "pcm_f64le": "<f8"}.get(header.codec or "")
+    if dtype is None:
+        return
+    count = header.num_samples * header.num_channels
+    bad = ~np.isfinite(np.frombuffer(data, dtype, count, header.data_start))
+    if bad.any():
+        raise BadAudio.of(
+            Reason.NON_FINITE,
+            f"{bad.sum()} of {count} samples, the first at {bad.argmax() // header.num_channels}",
+        )
+
+
+def _inspect_flac(data: bytes) -> AudioInfo:
+    """Decode a FLAC file and compare the samples with the MD5 in its header."""
+    start = id3_size(data)
+    info = data[start + 8 : start + 42]
+    if len(info) < 34:
+        raise BadAudio.of(Reason.TRUNCATED, f"the file ends after {len(data)} bytes")
+    rate_hz = int.from_bytes(info[10:13], "big") >> 4
+    if rate_hz == 0:
+        raise BadAudio.of(Reason.BAD_HEADER, "a sample rate of 0 Hz")
+    depth = (int.from_bytes(info[12:14], "big") >> 4 & 0x1F) + 1
+    stream = open_sndfile(data[start:], "int16" if depth <= 16 else "int32")
+    digest, num_samples = hashlib.md5(usedforsecurity=False), 0
+    for block in stream.blocks:
+        num_samples += len(block)
+        digest.update(_flac_bytes(block, depth))
+    stated = info[18:34]
+    # An encoder that writes to a pipe cannot go back to fill the MD5 in.
+    if any(stated) and digest.digest() != stated:
+        raise BadAudio.of(Reason.CORRUPT, "the samples do not match the MD5 in the header")
+    return AudioInfo.of(num_samples, stream.sample_rate_hz, stream.num_channels, "flac")
+
+
+def _flac_bytes(block: npt.NDArray[np.signedinteger], depth: int) -> bytes:
+    """Samples as FLAC hashes them: little-endian in as many whole bytes as the depth needs.
+
+    libsndfile hands samples over scaled up to the full width of the type.
+    """
+    num_bytes = (depth + 7) // 8
+    if depth == 8 * block.itemsize:
+        return block.tobytes()
+    shifted = block >> (8 * block.itemsize - depth)
+    return shifted.view(np.uint8).reshape(-1, block.itemsize)[:, :num_bytes].tobytes()

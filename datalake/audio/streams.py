@@ -1,0 +1,136 @@
+"""Decoders behind one face: libsndfile first, FFmpeg's libraries for what it cannot read.
+
+Samples arrive in blocks, so that a header which lies about its length costs no memory. Both
+libraries let go of the interpreter lock while they decode, and nothing here is shared between
+calls: all functions may run in many threads.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from datalake.audio.info import BadAudio
+from datalake.errors import MissingPackageError
+from datalake.quarantine import Reason
+
+__all__ = ["Stream", "open_libav", "open_sndfile"]
+
+_BLOCK_SAMPLES: Final = 1 << 16
+
+_SUBTYPES: Final = {
+    "PCM_S8": "pcm_s8",
+    "PCM_U8": "pcm_u8",
+    "PCM_16": "pcm_s16be",
+    "PCM_24": "pcm_s24be",
+    "PCM_32": "pcm_s32be",
+    "FLOAT": "pcm_f32be",
+    "DOUBLE": "pcm_f64be",
+    "ULAW": "mulaw",
+    "MPEG_LAYER_III": "mp3",
+    "MPEG_LAYER_II": "mp2",
+    "MPEG_LAYER_I": "mp1",
+}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Audio being decoded. `blocks` can be read once; each is (num_samples, num_channels)."""
+
+    sample_rate_hz: int
+    num_channels: int
+    codec: str
+    bit_depth: int | None
+    """Bits of a sample where the codec is lossless."""
+    blocks: Iterator[npt.NDArray[Any]]
+
+
+def open_sndfile(data: bytes, dtype: Literal["float32", "int16", "int32"] = "float32") -> Stream:
+    """Decode with libsndfile: WAV, FLAC, Ogg Vorbis and Opus, MP3, AIFF.
+
+    Reading `blocks` raises BadAudio (`truncated`) if decoding ends before what the header counts.
+
+    Raises:
+        BadAudio: `corrupt`.
+        MissingPackageError: soundfile is not installed.
+    """
+    try:
+        import soundfile
+    except ImportError as error:
+        raise MissingPackageError.of("soundfile", "audio", "Decoding audio") from error
+    try:
+        file = soundfile.SoundFile(io.BytesIO(data))
+    except soundfile.SoundFileError as error:
+        raise BadAudio.of(Reason.CORRUPT, str(error)) from error
+
+    def blocks() -> Iterator[npt.NDArray[Any]]:
+        num_read = 0
+        with file:
+            while num_read < file.frames:
+                try:
+                    block = file.read(_BLOCK_SAMPLES, dtype=dtype, always_2d=True)
+                except soundfile.SoundFileError as error:
+                    raise BadAudio.of(Reason.CORRUPT, str(error)) from error
+                if not len(block):
+                    raise BadAudio.of(
+                        Reason.TRUNCATED,
+                        f"{file.frames} samples are promised, decoding ends after {num_read}",
+                    )
+                num_read += len(block)
+                yield block
+
+    is_flac = file.format == "FLAC"
+    depth = int(file.subtype.removeprefix("PCM_").removeprefix("S")) if is_flac else None
+    codec = "flac" if is_flac else _SUBTYPES.get(file.subtype, file.subtype.lower())
+    return Stream(file.samplerate, file.channels, codec, depth, blocks())
+
+
+def open_libav(data: bytes) -> Stream:
+    """Decode with FFmpeg's libraries: M4A, AAC and whatever libsndfile cannot read.
+
+    Raises:
+        BadAudio: `corrupt`, or `not_audio` if there is no audio track.
+        MissingPackageError: av is not installed.
+    """
+    try:
+        import av
+    except ImportError as error:
+        raise MissingPackageError.of("av", "audio", "Decoding M4A and AAC") from error
+    try:
+        container = av.open(io.BytesIO(data), mode="r")
+    except (av.FFmpegError, ValueError) as error:
+        raise BadAudio.of(Reason.CORRUPT, str(error)) from error
+    if not container.streams.audio:
+        container.close()
+        raise BadAudio.of(Reason.NOT_AUDIO, "a container without an audio track")
+    track = container.streams.audio[0]
+
+    def blocks() -> Iterator[npt.NDArray[np.float32]]:
+        with container:
+            try:
+                for frame in container.decode(track):
+                    yield _float_samples(frame)
+            except (av.FFmpegError, ValueError) as error:
+                raise BadAudio.of(Reason.CORRUPT, str(error)) from error
+
+    codec = track.codec_context.name
+    # FFmpeg has two decoders for these and names them after the implementation.
+    codec = {"mp3float": "mp3", "libopus": "opus", "libvorbis": "vorbis"}.get(codec, codec)
+    return Stream(track.rate or 0, track.codec_context.channels, codec, None, blocks())
+
+
+def _float_samples(frame: Any) -> npt.NDArray[np.float32]:
+    """The samples of an FFmpeg frame, (num_samples, num_channels), full scale at 1."""
+    raw: npt.NDArray[Any] = frame.to_ndarray()
+    raw = raw.T if frame.format.is_planar else raw.reshape(frame.samples, -1)
+    samples = raw.astype(np.float32, copy=False)
+    if raw.dtype == np.uint8:
+        return (samples - np.float32(128)) / np.float32(128)
+    if raw.dtype.kind == "i":
+        return samples * np.float32(2.0 ** (1 - 8 * raw.dtype.itemsize))
+    return samples
