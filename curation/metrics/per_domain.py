@@ -77,7 +77,7 @@ def eer_by(
             expected=f"{BONAFIDE} or {SPOOF}",
             found=f"{label[strange.argmax()]} at position {int(strange.argmax())}",
         )
-    unnamed = is_spoof & np.equal(domain, None)
+    unnamed = is_spoof & pa.array(domain).is_null().to_numpy(zero_copy_only=False)
     if unnamed.any():
         raise InputError(
             f"{int(unnamed.sum())} spoof trials have no domain",

@@ -1,0 +1,112 @@
+"""What a selection took from each domain, and what that did to the mixture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datalake.schema import BONAFIDE, SPOOF
+
+__all__ = ["MANIFEST", "MixtureTotals", "num_effective_domains", "remarks", "totals"]
+
+MANIFEST: Final = pa.schema(
+    [
+        pa.field("domain", pa.string(), nullable=False),
+        pa.field("label", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        # Null for bona fide.
+        pa.field("generator", pa.string()),
+        # n_c and k_c: the rows that there are, and those that were kept.
+        pa.field("num_rows", pa.int64(), nullable=False),
+        pa.field("num_kept", pa.int64(), nullable=False),
+        # Of the rows whose duration is known; null if that is none.
+        pa.field("hours", pa.float64()),
+        pa.field("hours_kept", pa.float64()),
+        # num_kept / num_rows.
+        pa.field("retention", pa.float64(), nullable=False),
+        # Whether rows were dropped.
+        pa.field("binds", pa.bool_(), nullable=False),
+    ]
+)
+"""The columns of a manifest, one row a domain, the largest first."""
+
+
+@dataclass(frozen=True)
+class MixtureTotals:
+    """Sums over the domains of one label, or of both."""
+
+    num_domains: int
+    num_rows: int
+    num_kept: int
+    hours: float | None
+    hours_kept: float | None
+    num_effective_domains: float
+    """exp(entropy of the domains' shares of the rows): how many equal domains are as diverse."""
+    num_effective_domains_kept: float
+
+
+def num_effective_domains(masses: Iterable[float]) -> float:
+    """exp(entropy) of the shares that `masses` are of their sum; 0 if there is no mass."""
+    positive = [mass for mass in masses if mass > 0]
+    total = sum(positive)
+    return math.exp(-sum(m / total * math.log(m / total) for m in positive)) if positive else 0.0
+
+
+def totals(manifest: pa.Table) -> dict[str, MixtureTotals]:
+    """Sums of a manifest under the keys `bonafide`, `spoof` and `all`."""
+    return {
+        BONAFIDE: _sums(manifest.filter(pc.field("label") == BONAFIDE)),
+        SPOOF: _sums(manifest.filter(pc.field("label") == SPOOF)),
+        "all": _sums(manifest),
+    }
+
+
+def _sums(manifest: pa.Table) -> MixtureTotals:
+    num_rows = manifest["num_rows"].to_pylist()
+    num_kept = manifest["num_kept"].to_pylist()
+    return MixtureTotals(
+        num_domains=manifest.num_rows,
+        num_rows=sum(num_rows),
+        num_kept=sum(num_kept),
+        hours=pc.sum(manifest["hours"]).as_py(),
+        hours_kept=pc.sum(manifest["hours_kept"]).as_py(),
+        num_effective_domains=num_effective_domains(num_rows),
+        num_effective_domains_kept=num_effective_domains(num_kept),
+    )
+
+
+def ratio_reached(manifest: pa.Table) -> float | None:
+    """Bona fide rows kept for each spoof row kept; None without spoofs."""
+    sums = totals(manifest)
+    kept = sums[SPOOF].num_kept
+    return sums[BONAFIDE].num_kept / kept if kept else None
+
+
+def remarks(manifest: pa.Table, parameters: Mapping[str, object]) -> list[str]:
+    """What a person should know about a selection that did not do what its options suggest."""
+    found = []
+    cap, ratio, budget = (parameters.get(name) for name in ("cap", "ratio", "budget"))
+    spoof = manifest.filter(pc.field("label") == SPOOF)
+    if isinstance(cap, int) and not pc.any(spoof["binds"]).as_py():
+        largest = pc.max(spoof["num_rows"]).as_py() or 0
+        found.append(
+            f"The cap of {cap:,} binds no spoof domain: the largest has {largest:,} rows. The "
+            "mixture of spoofs is the table's own; choose a lower cap."
+        )
+    reached = ratio_reached(manifest)
+    by_ratio = parameters.get("real_mode") in ("per_source", "total")
+    if by_ratio and isinstance(ratio, float) and reached is not None and reached < 0.99 * ratio:
+        found.append(
+            f"The ratio reached is {reached:.3g} where {ratio:g} was asked: there are not enough "
+            "bona fide rows in the sources that may give them."
+        )
+    if isinstance(budget, int) and budget > (available := totals(manifest)["all"].num_rows):
+        found.append(
+            f"The budget of {budget:,} rows is more than there is: all {available:,} rows."
+        )
+    return found

@@ -1,0 +1,313 @@
+"""Reading a table's keys, twice: once to count domains, once to pick rows.
+
+Both passes stream; nothing is sorted but what is nearly selected. Since a row's place in the order
+is uniform, the first k of n rows stand below the place k / n, give or take: the second pass keeps
+what stands below that and a margin, and only those candidates are cut exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from curation.domains import KEY_COLUMNS, Domain, domain_of
+from curation.selection.order import PLACE_DIGITS, place_below
+from curation.selection.selectors import Pool
+from datalake.errors import StoreError
+from datalake.tables import Table
+
+__all__ = ["Amount", "KeyGroup", "KeyScan"]
+
+MEMORY_LIMIT: Final = "3GB"
+"""What the engine may hold before it spills to disk. The table's own read-ahead comes on top."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Rows, and how long those are whose duration is known."""
+
+    num_rows: int
+    num_timed: int
+    duration_us: int
+    """In whole microseconds, so that a sum does not depend on its order."""
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            self.num_rows + other.num_rows,
+            self.num_timed + other.num_timed,
+            self.duration_us + other.duration_us,
+        )
+
+
+@dataclass(frozen=True)
+class KeyGroup:
+    """Rows that share their keys, as stored."""
+
+    label: str | None
+    source: str | None
+    generator: str | None
+    amount: Amount
+
+    @property
+    def domain(self) -> Domain | None:
+        """The domain of these rows; None if a key is missing."""
+        return domain_of(self.label, self.source, self.generator)
+
+
+class KeyScan:
+    """The keys of those rows of a table for which `where` holds.
+
+    A context manager: its temporary files go when it closes.
+    """
+
+    def __init__(self, table: Table, where: str | None) -> None:
+        self._table = table
+        self._where = where
+        self._durations = ["duration_s"] if "duration_s" in table.schema.names else []
+        self._resources = ExitStack()
+
+    def __enter__(self) -> KeyScan:
+        import duckdb
+
+        spill = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="curate-"))
+        self._engine = self._resources.enter_context(
+            duckdb.connect(
+                config={
+                    "memory_limit": MEMORY_LIMIT,
+                    "preserve_insertion_order": False,
+                    "temp_directory": spill,
+                    "autoinstall_known_extensions": False,
+                }
+            )
+        )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._resources.close()
+
+    def groups(self) -> list[KeyGroup]:
+        """First pass: how much there is of each combination of keys.
+
+        Raises:
+            SchemaError: the table lacks a key column.
+            PredicateError: `where` cannot be evaluated.
+            StoreError: the table cannot be read.
+        """
+        with self._reading(KEY_COLUMNS):
+            counted = self._engine.sql(
+                f"""SELECT label, source, generator,
+                           count(*), count(duration_us), coalesce(sum(duration_us), 0)
+                    FROM (SELECT label, source, generator, {self._duration_us} FROM keys)
+                    GROUP BY ALL"""
+            ).fetchall()
+        return [
+            KeyGroup(label, source, generator, Amount(*map(int, amount)))
+            for label, source, generator, *amount in counted
+        ]
+
+    def first(
+        self, pools: Sequence[Pool], groups: Sequence[KeyGroup], seed: int
+    ) -> tuple[pa.Table, dict[Domain, Amount]]:
+        """Second pass: the first rows of each pool.
+
+        Args:
+            pools: what to keep.
+            groups: what `groups` returned.
+            seed: seed of the order.
+
+        Returns:
+            The rows, ascending by index: `row_index`, `utt_id`, `domain`, `rank`, `weight`; and how
+            much of each domain they are.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        plan = _Plan.of(pools, groups)
+        self._engine.execute(
+            """CREATE TEMP TABLE candidates (
+                   row_index UBIGINT, utt_id VARCHAR, domain_index INTEGER, pool INTEGER,
+                   place VARCHAR, duration_us BIGINT)"""
+        )
+        self._collect(plan.thresholds(_likely_share), seed)
+        counted = self._engine.sql("SELECT pool, count(*) FROM candidates GROUP BY pool").fetchall()
+        short = plan.short(dict(counted))
+        if short:
+            self._engine.execute("DELETE FROM candidates WHERE list_contains(?, pool)", [short])
+            self._collect(plan.thresholds(_every_row, only=short), seed)
+        return self._cut(plan)
+
+    def _collect(self, thresholds: pa.Table, seed: int) -> None:
+        """Add the rows that stand before their pool's threshold to the candidates."""
+        self._engine.register("thresholds", thresholds)
+        with self._reading(("utt_id", *KEY_COLUMNS), with_row_index=True):
+            self._engine.execute(
+                f"""INSERT INTO candidates
+                    SELECT row_index, utt_id, domain_index, pool, digest[:{PLACE_DIGITS}],
+                           duration_us
+                    FROM (SELECT *, md5(concat(?, '/', utt_id)) AS digest, {self._duration_us}
+                          FROM keys) AS keys
+                    JOIN thresholds
+                      ON keys.label = thresholds.label AND keys.source = thresholds.source
+                     AND keys.generator IS NOT DISTINCT FROM thresholds.generator
+                    WHERE digest < below""",
+                [str(seed)],
+            )
+
+    def _cut(self, plan: _Plan) -> tuple[pa.Table, dict[Domain, Amount]]:
+        """The exact first rows of each pool among the candidates."""
+        self._engine.register("pools", plan.pool_table())
+        self._engine.register("domains", plan.domain_table())
+        self._engine.execute(
+            """CREATE TEMP TABLE selected AS
+               SELECT row_index, utt_id, domain_index, rank, duration_us
+               FROM (SELECT *,
+                            row_number() OVER (PARTITION BY pool
+                                               ORDER BY place, utt_id, row_index) AS number,
+                            row_number() OVER (PARTITION BY domain_index
+                                               ORDER BY place, utt_id, row_index) - 1 AS rank
+                     FROM candidates)
+               JOIN pools USING (pool)
+               WHERE number <= keep"""
+        )
+        self._engine.execute("DROP TABLE candidates")
+        amounts = self._engine.sql(
+            """SELECT domain_index, count(*), count(duration_us), coalesce(sum(duration_us), 0)
+               FROM selected GROUP BY domain_index"""
+        ).fetchall()
+        rows = self._engine.sql(
+            """SELECT row_index, utt_id, domain, rank::UBIGINT AS rank, 1.0::DOUBLE AS weight
+               FROM selected JOIN domains USING (domain_index)
+               ORDER BY row_index"""
+        ).to_arrow_table()
+        return rows, {plan.domains[index]: Amount(*map(int, amount)) for index, *amount in amounts}
+
+    @contextmanager
+    def _reading(self, columns: Sequence[str], *, with_row_index: bool = False) -> Iterator[None]:
+        """Offer the table's rows to the engine as `keys`, for one pass."""
+        import duckdb
+
+        reader = self._table.scan(
+            [*columns, *self._durations], where=self._where, with_row_index=with_row_index
+        )
+        self._engine.register("keys", reader)
+        try:
+            yield
+        except duckdb.Error as error:
+            raise StoreError(
+                "The keys of a table could not be read to their end",
+                where=self._table.uri,
+                found=str(error).partition("\n")[0],
+            ) from error
+        finally:
+            self._engine.unregister("keys")
+
+    @property
+    def _duration_us(self) -> str:
+        known = "try_cast(round(duration_s::DOUBLE * 1e6) AS BIGINT)" if self._durations else "NULL"
+        return f"{known}::BIGINT AS duration_us"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Pools and key groups, numbered for the engine."""
+
+    pools: Sequence[Pool]
+    groups: Sequence[KeyGroup]
+    domains: Sequence[Domain]
+    sizes: Sequence[int]
+    """Rows of each pool."""
+
+    @classmethod
+    def of(cls, pools: Sequence[Pool], groups: Sequence[KeyGroup]) -> _Plan:
+        rows: Counter[Domain | None] = Counter()
+        for group in groups:
+            rows[group.domain] += group.amount.num_rows
+        return cls(
+            pools,
+            groups,
+            domains=[domain for pool in pools for domain in pool.domains],
+            sizes=[sum(rows[domain] for domain in pool.domains) for pool in pools],
+        )
+
+    def short(self, found: Mapping[int, int]) -> list[int]:
+        """The pools that have fewer candidates than rows to keep."""
+        return [
+            index
+            for index, (pool, size) in enumerate(zip(self.pools, self.sizes, strict=True))
+            if found.get(index, 0) < min(pool.keep, size)
+        ]
+
+    def thresholds(
+        self, share: Callable[[int, int], float], only: Collection[int] | None = None
+    ) -> pa.Table:
+        """For the keys of the pools, the place below which rows are candidates."""
+        numbers = {domain: index for index, domain in enumerate(self.domains)}
+        pool_of = {
+            domain: index
+            for index, pool in enumerate(self.pools)
+            for domain in pool.domains
+            if pool.keep and (only is None or index in only)
+        }
+        below = [
+            place_below(share(pool.keep, size))
+            for pool, size in zip(self.pools, self.sizes, strict=True)
+        ]
+        return pa.Table.from_pylist(
+            [
+                {
+                    "label": group.label,
+                    "source": group.source,
+                    "generator": group.generator,
+                    "domain_index": numbers[group.domain],
+                    "pool": pool_of[group.domain],
+                    "below": below[pool_of[group.domain]],
+                }
+                for group in self.groups
+                if group.domain in pool_of
+            ],
+            schema=_THRESHOLDS,
+        )
+
+    def pool_table(self) -> pa.Table:
+        return pa.table(
+            {"pool": range(len(self.pools)), "keep": [pool.keep for pool in self.pools]}
+        )
+
+    def domain_table(self) -> pa.Table:
+        return pa.table(
+            {
+                "domain_index": range(len(self.domains)),
+                "domain": [domain.name for domain in self.domains],
+            }
+        )
+
+
+_THRESHOLDS: Final = pa.schema(
+    [
+        ("label", pa.string()),
+        ("source", pa.string()),
+        ("generator", pa.string()),
+        ("domain_index", pa.int32()),
+        ("pool", pa.int32()),
+        ("below", pa.string()),
+    ]
+)
+
+
+def _likely_share(keep: int, size: int) -> float:
+    """A share of `size` rows that holds `keep` of them but once in a billion times.
+
+    Six standard deviations of a Poisson count, and a few rows for counts too small for that.
+    """
+    return (keep + 6 * math.sqrt(keep) + 20) / size
+
+
+def _every_row(keep: int, size: int) -> float:  # noqa: ARG001
+    return 1.0
