@@ -1,0 +1,60 @@
+"""Judge a selection by what a detector learns from it.
+
+    keys         which utterances: the key columns, no audio
+    splits       who trains, who validates, who tests
+    overlap      what training and test share
+    lfcc, lcnn   the built-in front end and network
+    detector     the protocol, designs, and the entry point group `datalake.detectors`
+    features     features of utterances, computed once
+    training     a fixed number of steps, early stopping
+    evaluation   EER by domain, by generator, pooled, macro
+    experiment   all of it over several seeds, and the report
+    model_file   detectors as files
+
+Importing this package imports torch.
+"""
+
+from __future__ import annotations
+
+from curation.probe.detector import LFCC_LCNN, Design, Detector, NeuralDetector, load_design
+from curation.probe.evaluation import Evaluation, evaluate
+from curation.probe.experiment import Report, SeedRun, run_seeds
+from curation.probe.features import FeatureStore
+from curation.probe.keys import read_keys
+from curation.probe.lcnn import LightCnn
+from curation.probe.lfcc import Lfcc, LfccSettings
+from curation.probe.model_file import load_detector, save_detector
+from curation.probe.overlap import Overlap, find_overlaps, leaked, refuse_leaks
+from curation.probe.splits import HoldOut, hold_out_generators, validation_mask
+from curation.probe.training import Check, TrainingResult, TrainingSettings, train
+
+__all__ = [
+    "LFCC_LCNN",
+    "Check",
+    "Design",
+    "Detector",
+    "Evaluation",
+    "FeatureStore",
+    "HoldOut",
+    "Lfcc",
+    "LfccSettings",
+    "LightCnn",
+    "NeuralDetector",
+    "Overlap",
+    "Report",
+    "SeedRun",
+    "TrainingResult",
+    "TrainingSettings",
+    "evaluate",
+    "find_overlaps",
+    "hold_out_generators",
+    "leaked",
+    "load_design",
+    "load_detector",
+    "read_keys",
+    "refuse_leaks",
+    "run_seeds",
+    "save_detector",
+    "train",
+    "validation_mask",
+]

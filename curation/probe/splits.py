@@ -1,0 +1,132 @@
+"""Who trains, who validates and who tests: by hashes of ids, so the same wherever it runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curation.probe.keys import is_bonafide, texts
+from datalake.errors import InputError, NotFoundError, nearest
+
+__all__ = ["HoldOut", "hold_out_generators", "validation_mask"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+def validation_mask(keys: pa.Table, *, fraction: float, max_rows: int, seed: int) -> Mask:
+    """Which rows validate: about a `fraction` of every domain, the first in the order of a hash.
+
+    A domain of n rows gives round(n * fraction), at least one of two or more. The fraction shrinks
+    to keep the whole near `max_rows`.
+    """
+    share = min(fraction, max_rows / max(keys.num_rows, 1))
+    rows_of: dict[str | None, list[int]] = defaultdict(list)
+    for row, domain in enumerate(texts(keys, "domain")):
+        rows_of[domain].append(row)
+    ids = texts(keys, "utt_id")
+    mask = np.zeros(keys.num_rows, dtype=np.bool_)
+    for rows in rows_of.values():
+        count = max(round(len(rows) * share), int(len(rows) > 1))
+        mask[sorted(rows, key=lambda row: _place(seed, "validation", ids[row]))[:count]] = True
+    return mask
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """One table parted into training and test."""
+
+    train: Mask
+    test: Mask
+    bonafide_by: str
+    """What test and training bona fide never share: `speaker_id` or `utt_id`."""
+    num_dropped: int
+    """Rows of neither side: spoofs of held-out speakers, and twins of test files by sha256."""
+
+
+def hold_out_generators(
+    keys: pa.Table, generators: Collection[str], *, bonafide_fraction: float = 0.3, seed: int = 0
+) -> HoldOut:
+    """Hold generators out for a test, with bona fide rows that training never hears.
+
+    The test is every spoof of `generators` and about `bonafide_fraction` of the bona fide rows. If
+    speakers are known, whole speakers are held out, in the order of a hash, and training hears them
+    in no role; else single utterances are.
+
+    Raises:
+        NotFoundError: a generator is not in the table (names the nearest).
+        InputError: one side would lack bona fide or spoof rows.
+    """
+    found = pc.is_in(keys["generator"], pa.array(sorted(generators), pa.string()))
+    test_spoof = np.asarray(found)
+    known = {name for name in texts(keys, "generator") if name}
+    for name in generators:
+        if name not in known:
+            raise NotFoundError(
+                f"No row has the generator {name!r}", where="generator", fix=nearest(name, known)
+            )
+    bonafide = is_bonafide(keys)
+    test_bonafide, column = _held_out_bonafide(keys, bonafide, bonafide_fraction, seed)
+    test = test_spoof | test_bonafide
+    train = ~test & ~_shares(keys, "sha256", test)
+    if column == "speaker_id":
+        train &= ~_shares(keys, "speaker_id", test_bonafide)
+    for side, mask in (("training", train), ("test", test)):
+        for label, rows in (("bona fide", mask & bonafide), ("spoof", mask & ~bonafide)):
+            if not rows.any():
+                raise InputError(
+                    f"The {side} side has no {label} rows",
+                    where=f"hold-out of {', '.join(sorted(generators))}",
+                    fix="Hold out fewer generators, or give a table of its own with --test",
+                )
+    return HoldOut(train, test, column, int((~test & ~train).sum()))
+
+
+def _held_out_bonafide(
+    keys: pa.Table, bonafide: Mask, fraction: float, seed: int
+) -> tuple[Mask, str]:
+    wanted = fraction * bonafide.sum()
+    for column in ("speaker_id", "utt_id"):
+        values = texts(keys, column)
+        rows_of: dict[str, list[int]] = defaultdict(list)
+        for row in np.flatnonzero(bonafide):
+            rows_of[values[row] or ""].append(int(row))
+        if "" in rows_of:
+            continue  # Some speaker is unknown, and might be any of the others.
+        taken = list(_fill(rows_of, wanted, seed))
+        # One speaker may hold most of a corpus; a test of a few rows would say nothing.
+        if len(taken) >= wanted / 2:
+            mask = np.zeros(len(bonafide), dtype=np.bool_)
+            mask[taken] = True
+            return mask, column
+    raise InputError(
+        "The bona fide rows cannot be parted", expected="two or more rows, each with an utt_id"
+    )
+
+
+def _fill(rows_of: dict[str, list[int]], wanted: float, seed: int) -> Iterable[int]:
+    """Rows of whole groups, in the order of a hash, up to about `wanted`."""
+    total = 0
+    for group in sorted(rows_of, key=lambda name: _place(seed, "test", name)):
+        rows = rows_of[group]
+        if total + len(rows) <= 1.25 * wanted:
+            total += len(rows)
+            yield from rows
+        if total >= wanted:
+            return
+
+
+def _shares(keys: pa.Table, column: str, mask: Mask) -> Mask:
+    """Rows whose value of `column` occurs, not null, among the rows of `mask`."""
+    values = keys[column].filter(pa.array(mask)).drop_null()
+    return np.asarray(pc.is_in(keys[column], value_set=values.combine_chunks()))
+
+
+def _place(seed: int, purpose: str, name: str | None) -> bytes:
+    return hashlib.md5(f"{seed}/{purpose}/{name}".encode(), usedforsecurity=False).digest()
