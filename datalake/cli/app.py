@@ -1,0 +1,80 @@
+"""The application `datalake`: which command lives where. A command is imported when it is named."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from datalake import plugins
+from datalake.cli.session import command, new_app
+from datalake.errors import ConfigError
+
+__all__ = ["app"]
+
+_PLUGINS: Final = "datalake.commands"
+
+_COMMANDS: Final = {
+    "ingest": "datalake.cli.ingest:ingest",
+    "detect": "datalake.cli.corpus:detect",
+    "quarantine": "datalake.cli.corpus:quarantine",
+    "ls": "datalake.cli.look:ls",
+    "info": "datalake.cli.look:info",
+    "head": "datalake.cli.look:head",
+    "log": "datalake.cli.history:log",
+    "versions": "datalake.cli.history:versions",
+    "tag": "datalake.cli.history:tag",
+    "compact": "datalake.cli.care:compact",
+    "cleanup": "datalake.cli.care:cleanup",
+    "rm": "datalake.cli.care:rm",
+}
+
+
+class _LazyGroup(TyperGroup):
+    """Commands by name: our own, then those that plug-ins bring."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return [*_COMMANDS, *plugins.names(_PLUGINS)]
+
+    # typer's own class of the result is private.
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        if cmd_name in _COMMANDS:
+            module, _, function = _COMMANDS[cmd_name].partition(":")
+            own = new_app("")
+            command(own, cmd_name)(getattr(import_module(module), function))
+            return typer.main.get_command(own)
+        if cmd_name not in plugins.names(_PLUGINS):
+            return None
+        mounted = plugins.load(_PLUGINS, cmd_name)
+        if not isinstance(mounted, typer.Typer):
+            raise ConfigError(
+                f"The plug-in {cmd_name} is no command",
+                where=_PLUGINS,
+                expected="a typer.Typer",
+                found=type(mounted).__name__,
+            )
+        return typer.main.get_command(mounted)
+
+
+app = new_app("An elastic data lake for speech and robot learning.")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"datalake {version('datalake')}")
+        raise typer.Exit
+
+
+@app.callback(cls=_LazyGroup)
+def _datalake(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """An elastic data lake for speech and robot learning."""

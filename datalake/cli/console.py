@@ -1,0 +1,116 @@
+"""What every command line of the toolkit shares: how it runs, fails and prints.
+
+    app = console.new_app("What it does.")
+
+    @console.command(app)
+    def count(session: console.Session, name: str) -> None: ...
+
+    def main() -> None:
+        console.run(app, "curate")
+
+Results go to stdout, progress and errors to stderr. Exit codes: 0 done, 1 failed, 2 the request
+cannot be met (an argument, a name, a file), 3 done with refused rows; 130 interrupted, 141 the
+reader of stdout went away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+from datalake.cli.output import Rows, media_kind, print_json, print_pairs, print_table, size
+from datalake.cli.progress import Progress
+from datalake.cli.session import Session, command, new_app, with_session
+from datalake.errors import LakeError
+
+__all__ = [
+    "Progress",
+    "Rows",
+    "Session",
+    "command",
+    "media_kind",
+    "new_app",
+    "print_json",
+    "print_pairs",
+    "print_table",
+    "run",
+    "size",
+    "with_session",
+]
+
+_INTERRUPTED = 130
+_READER_GONE = 141
+
+
+def run(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and exit. An error is one paragraph on stderr, never a traceback.
+
+    Args:
+        app: the application.
+        name: the program's name, for usage lines.
+        args: the arguments; None for those of the process. Without any, the help is printed.
+    """
+    given = list(sys.argv[1:] if args is None else args) or ["--help"]
+    code = _code_of(app, name, given)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _READER_GONE
+    if code == _READER_GONE:
+        # The interpreter flushes once more at exit, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _code_of(app: typer.Typer, name: str, args: list[str]) -> int:
+    try:
+        entry = typer.main.get_command(app)
+        with entry.make_context(name, args) as context:
+            entry.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("Interrupted.", _INTERRUPTED, args)
+    except LakeError as error:
+        return _failed(str(error), error.exit_code, args)
+    except typer.TyperException as error:
+        return _failed(_usage(name, error), error.exit_code, args)
+    except BrokenPipeError as error:
+        if _reader_is_gone():
+            return _READER_GONE
+        return _failed(_unexpected(error), 1, args)
+    except Exception as error:
+        return _failed(_unexpected(error), 1, args)
+    return 0
+
+
+def _failed(paragraph: str, code: int, args: list[str]) -> int:
+    if "--debug" in args:
+        traceback.print_exc()
+    print(f"error: {paragraph}" if code != _INTERRUPTED else paragraph, file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _unexpected(error: Exception) -> str:
+    what = " ".join(str(error).split())
+    return f"Unexpected {type(error).__name__}: {what}. Run again with --debug for the traceback."
+
+
+def _usage(name: str, error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else name
+    return f"{error.format_message().rstrip('.')}. See: {path} --help"
+
+
+def _reader_is_gone() -> bool:
+    """Whether stdout is the pipe that broke: what could not be written is still in its buffer."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    return False

@@ -1,0 +1,80 @@
+"""`detect` and `quarantine`: what a corpus is, and which of its rows were refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from datalake import detection
+from datalake.cli import console
+from datalake.errors import InputError, NotFoundError, nearest
+from datalake.quarantine import Reason
+from datalake.schema import QUARANTINE
+from datalake.uri import locate
+
+__all__ = ["detect", "quarantine"]
+
+_SUFFIX: Final = ".quarantine"
+_SHOWN: Final = ["reason", "path", "utt_id", "detail"]
+
+
+def detect(
+    session: console.Session,
+    path: Annotated[str, typer.Argument(help="A folder, file or uri.")],
+) -> None:
+    """Name the format of a corpus and the evidence for it."""
+    found = detection.detect(locate(path, session.storage))
+    if session.as_json:
+        console.print_json([asdict(evidence) for evidence in found])
+        return
+    if not found:
+        raise NotFoundError(
+            "No connector recognises this corpus",
+            where=path,
+            fix="Describe it with a manifest (CSV, TSV, JSONL or Parquet) and ingest that",
+        )
+    for evidence in found:
+        print(f"{evidence.connector}  {evidence.confidence:.2f}")  # noqa: T201
+        for seen in evidence.found:
+            print(f"  {seen}")  # noqa: T201
+
+
+def quarantine(
+    session: console.Session,
+    name: Annotated[str, typer.Argument(help="The table that was ingested into.")],
+    reason: Annotated[str | None, typer.Option(help="Only rows refused for this reason.")] = None,
+    num_rows: Annotated[
+        int, typer.Option("--rows", "-n", min=0, help="Print at most so many rows.")
+    ] = 20,
+) -> None:
+    """Say why rows were refused: a count by reason, then the rows."""
+    where = None if reason is None else f"reason = '{_known(reason)}'"
+    lake = session.open_lake()
+    refused_name = name if name.endswith(_SUFFIX) else name + _SUFFIX
+    if refused_name in lake:
+        refused = lake[refused_name]
+        reasons = refused.scan(["reason"], where=where).read_all().column("reason")
+        rows = refused.scan(_SHOWN, where=where, limit=num_rows).read_all()
+        counted = Counter(reasons.to_pylist()).most_common()
+    else:
+        # Asking for the table itself tells a table without refusals from a wrong name.
+        lake[name]
+        rows, counted = QUARANTINE.empty_table().select(_SHOWN), []
+    if session.as_json:
+        console.print_json({"reasons": dict(counted), "rows": rows})
+    elif not counted:
+        print(f"No row of {name} was refused")  # noqa: T201
+    else:
+        console.print_table([{"reason": code, "num_rows": count} for code, count in counted])
+        print()  # noqa: T201
+        console.print_table(rows)
+
+
+def _known(reason: str) -> Reason:
+    try:
+        return Reason(reason)
+    except ValueError as error:
+        raise InputError(f"There is no reason {reason!r}", fix=nearest(reason, Reason)) from error

@@ -1,0 +1,141 @@
+"""`ls`, `info` and `head`: what a lake, a table and its rows look like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Final
+
+import pyarrow as pa
+import typer
+
+from datalake.cli import console
+from datalake.lake import Lake
+from datalake.tables import Table
+
+__all__ = ["head", "info", "ls"]
+
+_COUNTED_ROWS: Final = 1_000_000
+
+
+def ls(session: console.Session) -> None:
+    """List the tables and selections of a lake."""
+    lake = session.open_lake()
+    entries = [{"name": name, "kind": "table"} for name in lake.tables()]
+    entries += [{"name": name, "kind": "selection"} for name in lake.selections()]
+    if session.as_json:
+        console.print_json(entries)
+    else:
+        console.print_table(entries, columns=["name", "kind"])
+
+
+def info(
+    session: console.Session,
+    name: Annotated[str, typer.Argument(help="A table or selection.")],
+    counts: Annotated[
+        bool | None,
+        typer.Option(
+            help=f"Count labels and domains; by default up to {_COUNTED_ROWS:,} rows.",
+        ),
+    ] = None,
+) -> None:
+    """Describe a table or selection: rows, bytes, versions, columns, labels and domains."""
+    lake = session.open_lake()
+    if name in lake.selections():
+        facts, sections = _describe_selection(lake, name)
+    else:
+        facts, sections = _describe_table(lake.open(name), name, counts)
+    if session.as_json:
+        console.print_json({**facts, **sections})
+        return
+    console.print_pairs({**facts, "num_bytes": console.size(facts["num_bytes"])})
+    for title, rows in sections.items():
+        print(f"\n{title}")  # noqa: T201
+        console.print_table(rows)
+
+
+def head(
+    session: console.Session,
+    name: Annotated[str, typer.Argument(help="A table or selection.")],
+    num_rows: Annotated[
+        int, typer.Option("--rows", "-n", min=1, help="At most so many rows.")
+    ] = 10,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Only these columns, in this order.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Only rows for which this holds.")
+    ] = None,
+) -> None:
+    """Print the first rows of a table or selection. Media show what they weigh."""
+    table = session.open_lake().open(name)
+    wanted = [column.strip() for column in columns.split(",")] if columns else None
+    rows = table.scan(wanted, where=where, limit=num_rows).read_all()
+    if session.as_json:
+        console.print_json(rows)
+    else:
+        console.print_table(rows)
+
+
+def _describe_table(
+    table: Table, name: str, counts: bool | None
+) -> tuple[dict[str, Any], dict[str, console.Rows]]:
+    versions = table.versions()
+    num_rows = table.count_rows()
+    facts = {
+        "name": name,
+        "kind": "table",
+        "format": table.format,
+        "uri": table.uri,
+        "version": table.version,
+        "num_versions": len(versions),
+        "created_at": versions[0].created_at,
+        "changed_at": versions[-1].created_at,
+        "num_rows": num_rows,
+        "num_bytes": table.num_bytes(),
+    }
+    sections: dict[str, console.Rows] = {"columns": _columns(table.schema)}
+    if counts or (counts is None and num_rows <= _COUNTED_ROWS):
+        for column in ("label", "domain"):
+            if column in table.schema.names and num_rows:
+                sections[f"{column}s"] = _count(table, column)
+    return facts, sections
+
+
+def _describe_selection(lake: Lake, name: str) -> tuple[dict[str, Any], dict[str, console.Rows]]:
+    table = lake.selection_table(name)
+    selection = lake.selection(name)
+    facts = {
+        "name": name,
+        "kind": "selection",
+        "uri": table.uri,
+        "version": table.version,
+        "num_versions": len(table.versions()),
+        "table": selection.table,
+        "table_version": selection.table_version,
+        "method": selection.method,
+        "parameters": selection.parameters,
+        "digest": selection.digest,
+        "num_rows": len(selection),
+        "num_bytes": table.num_bytes(),
+    }
+    return facts, {"manifest": selection.manifest}
+
+
+def _columns(schema: pa.Schema) -> list[dict[str, object]]:
+    return [
+        {
+            "column": field.name,
+            "type": console.media_kind(field) or str(field.type),
+            "nullable": field.nullable,
+        }
+        for field in schema
+    ]
+
+
+def _count(table: Table, column: str) -> list[dict[str, object]]:
+    """How many rows each value of a column has, the most frequent first."""
+    counted: Counter[str | None] = Counter()
+    for batch in table.scan([column]):
+        for pair in batch.column(column).value_counts().to_pylist():
+            counted[pair["values"]] += pair["counts"]
+    return [{column: value, "num_rows": rows} for value, rows in counted.most_common()]

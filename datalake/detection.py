@@ -1,0 +1,61 @@
+"""Which format a corpus has: every installed connector is asked for its evidence."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from datalake import plugins
+from datalake.connector import Connector, Evidence
+from datalake.errors import ConfigError, LakeError, NotFoundError
+from datalake.uri import Location, locate
+
+__all__ = ["CONNECTORS", "connector", "detect"]
+
+CONNECTORS = "datalake.connectors"
+"""The entry point group of connectors."""
+
+
+def connector(name: str) -> Connector:
+    """The connector that is installed under `name`.
+
+    Raises:
+        NotFoundError: there is none (names the nearest).
+        ConfigError: what is installed under that name is no connector.
+    """
+    loaded = plugins.load(CONNECTORS, name)
+    if not isinstance(loaded, Connector):
+        raise ConfigError(
+            f"The plug-in {name} is no connector",
+            where=CONNECTORS,
+            expected="an object with name, options, detect and open",
+            found=type(loaded).__name__,
+        )
+    return loaded
+
+
+def detect(location: str | os.PathLike[str] | Location) -> list[Evidence]:
+    """The evidence of all connectors that recognise `location`, the most confident first.
+
+    A connector that cannot be loaded is left out with a warning: one broken plug-in does not stop
+    the others.
+
+    Raises:
+        NotFoundError: nothing is there.
+        StoreError: the store refused or did not answer.
+    """
+    root = locate(location)
+    filesystem, path = root.filesystem()
+    if not filesystem.exists(path):
+        raise NotFoundError("There is no corpus to look at", where=str(root))
+    found = [evidence for name in plugins.names(CONNECTORS) if (evidence := _ask(name, root))]
+    return sorted(found, key=lambda evidence: (-evidence.confidence, evidence.connector))
+
+
+def _ask(name: str, root: Location) -> Evidence | None:
+    try:
+        candidate = connector(name)
+    except LakeError as error:
+        warnings.warn(f"Detection goes on without {name}. {error}", stacklevel=3)
+        return None
+    return candidate.detect(root)

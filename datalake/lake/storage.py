@@ -1,0 +1,126 @@
+"""The few things a lake asks of a store itself: its marker, and what folders hold."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from datalake.errors import CredentialsError, DiskFullError, InputError, LakeError, StoreError
+from datalake.uri import Location
+
+__all__ = ["children", "mark", "marked"]
+
+_MARKER: Final = "lake.json"
+_FORMAT_VERSION: Final = 1
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+def children(folder: Location) -> list[str]:
+    """The names directly below `folder`, sorted; none if it is not there.
+
+    Raises:
+        StoreError: the store refused or did not answer.
+    """
+    with _store_errors(folder, "A folder cannot be listed"):
+        try:
+            if folder.is_local:
+                return sorted(os.listdir(folder.uri))
+            filesystem, path = folder.filesystem()
+            filesystem.invalidate_cache(path)
+            entries = filesystem.ls(path, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    # Object stores list a placeholder of the folder itself.
+    return sorted({entry.rstrip("/").rpartition("/")[2] for entry in entries} - {folder.name})
+
+
+def marked(lake: Location) -> bool:
+    """Whether the folder has the marker of a lake.
+
+    Raises:
+        InputError: it is a file, or a lake of a later format.
+        StoreError: the store refused or did not answer.
+    """
+    marker = lake.join(_MARKER)
+    with _store_errors(lake, "The lake cannot be read"):
+        try:
+            content = _read(marker)
+        except NotADirectoryError as error:
+            raise InputError(
+                "The path of the lake is a file", where=str(lake), expected="a folder"
+            ) from error
+        except FileNotFoundError:
+            return False
+    # An empty marker is one whose writer was interrupted: the lake is there all the same.
+    found = json.loads(content)["format_version"] if content else _FORMAT_VERSION
+    if found != _FORMAT_VERSION:
+        raise InputError(
+            "The lake has a format this version does not know",
+            where=str(marker),
+            expected=f"format_version {_FORMAT_VERSION}",
+            found=str(found),
+            fix="Upgrade datalake",
+        )
+    return True
+
+
+def mark(lake: Location) -> None:
+    """Make the folder a lake, unless it is one: the marker is never written over.
+
+    Raises:
+        StoreError: the store refused or did not answer.
+    """
+    content = json.dumps({"format": "datalake", "format_version": _FORMAT_VERSION}).encode() + b"\n"
+    with _store_errors(lake, "The lake cannot be created"), suppress(FileExistsError):
+        _create(lake.join(_MARKER), content)
+
+
+def _read(file: Location) -> bytes:
+    if file.is_local:
+        return Path(file.uri).read_bytes()
+    filesystem, path = file.filesystem()
+    content: bytes = filesystem.cat_file(path)
+    return content
+
+
+def _create(file: Location, content: bytes) -> None:
+    """Write a file that must not be there."""
+    if file.is_local:
+        path = Path(file.uri)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as stream:
+            stream.write(content)
+        return
+    filesystem, remote_path = file.filesystem()
+    filesystem.pipe_file(remote_path, content, mode="create")
+
+
+@contextmanager
+def _store_errors(where: Location, what: str) -> Iterator[None]:
+    """Raise what the drivers raise as the toolkit's errors."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except PermissionError as error:
+        raise CredentialsError(what, where=str(where), found=_reason(error)) from error
+    except OSError as error:
+        kind = DiskFullError if error.errno in _NO_ROOM else StoreError
+        raise kind(what, where=str(where), found=_reason(error)) from error
+    except Exception as error:
+        # botocore's errors have no common base with the others, and its import is dear.
+        if not type(error).__module__.startswith(("botocore", "aiobotocore")):
+            raise
+        refused = "Credentials" in type(error).__name__
+        raise (CredentialsError if refused else StoreError)(
+            what, where=str(where), found=_reason(error)
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
