@@ -1,0 +1,240 @@
+"""A corpus's folder, wherever it lies: local disk, object store or memory.
+
+Names are compared without regard to case where a corpus is looked for, since releases differ in
+it. Hidden names (`.DS_Store`, `._a.wav`) and `__MACOSX` are no part of any corpus.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from connectors.rows import BATCH_ROWS
+from datalake.connector import AUDIO_SUFFIXES, FILES
+from datalake.errors import CredentialsError, NotFoundError, StoreError
+from datalake.uri import Location
+
+__all__ = ["Tree", "find_root", "is_audio", "stem"]
+
+_STAMP_KEYS: Final = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "created",
+)
+
+
+class _Entry(NamedTuple):
+    name: str
+    is_folder: bool
+    size_bytes: int | None
+    """None: not told by the listing, ask the file."""
+    stamp: str
+
+
+def is_audio(path: str) -> bool:
+    """Whether the name ends like an audio file's."""
+    return posixpath.splitext(path)[1].lower() in AUDIO_SUFFIXES
+
+
+def stem(path: str) -> str:
+    """The path without the file's suffix."""
+    return posixpath.splitext(path)[0]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Reads names and files below `root`. Paths are relative to it, with forward slashes."""
+
+    root: Location
+
+    def names(self, folder: str = "") -> dict[str, bool]:
+        """The names in a folder, sorted, and whether each is a folder; empty if there is none."""
+        return {entry.name: entry.is_folder for entry in self._entries(folder)}
+
+    def folders(self, folder: str = "") -> list[str]:
+        """The names of the folders in a folder, sorted."""
+        return [name for name, is_folder in self.names(folder).items() if is_folder]
+
+    def find(self, path: str) -> str | None:
+        """The path of what is there under that name in any case; None if nothing is."""
+        found = ""
+        for part in path.split("/"):
+            names = self.names(found)
+            if part not in names:
+                lower = part.lower()
+                part = next((name for name in names if name.lower() == lower), "")
+                if not part:
+                    return None
+            found = posixpath.join(found, part)
+        return found
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file for reading.
+
+        Raises:
+            NotFoundError: it is not there.
+            StoreError: the store does not give it.
+        """
+        place = self.root.join(path)
+        try:
+            if place.is_local:
+                return open(place.uri, "rb")
+            filesystem, address = place.filesystem()
+            handle: IO[bytes] = filesystem.open(address, "rb")
+        except FileNotFoundError as error:
+            raise NotFoundError("A protocol file is not there", where=str(place)) from error
+        except OSError as error:
+            raise _store_error(error, str(place)) from error
+        return handle
+
+    def open_text(self, path: str) -> io.TextIOWrapper:
+        """Open a text file: UTF-8 with or without BOM, or UTF-16 with one.
+
+        Bytes that do not decode arrive as U+FFFD, so that one bad line does not end the file.
+        """
+        handle = self.open(path)
+        mark = handle.read(2)
+        handle.seek(0)
+        encoding = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        return io.TextIOWrapper(handle, encoding=encoding, errors="replace", newline="")
+
+    def first_lines(self, path: str, count: int = 1) -> list[str]:
+        """The first lines of a text file, without their ends; what is longer than 64 KiB is cut."""
+        with self.open(path) as handle:
+            head = handle.read(1 << 16)
+        encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        return head.decode(encoding, "replace").splitlines()[:count]
+
+    def audio_paths(self, folders: Sequence[str] = ("",)) -> Iterator[str]:
+        """The paths of all audio files below the folders, in a stable order."""
+        return (path for folder in folders for path, _ in self._walk(folder))
+
+    def files(self, folders: Sequence[str] = ("",)) -> Iterator[pa.RecordBatch]:
+        """All audio files below the folders, as batches of `FILES` in a stable order.
+
+        Memory holds the names of the folders on the way to a file and one batch.
+        """
+        found = (
+            self._facts(path, entry) for folder in folders for path, entry in self._walk(folder)
+        )
+        while chunk := list(islice(found, BATCH_ROWS)):
+            arrays = [
+                pa.array(values, field.type)
+                for values, field in zip(zip(*chunk, strict=True), FILES, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=FILES)
+
+    def _walk(
+        self, folder: str, above: tuple[tuple[int, int], ...] = ()
+    ) -> Iterator[tuple[str, _Entry]]:
+        if self.root.is_local:
+            # A link to a folder above it would never end.
+            status = _status(posixpath.join(self.root.uri, folder))
+            if status is None or (status.st_dev, status.st_ino) in above:
+                return
+            above = (*above, (status.st_dev, status.st_ino))
+        for entry in self._entries(folder, fresh=True):
+            path = posixpath.join(folder, entry.name)
+            if entry.is_folder:
+                yield from self._walk(path, above)
+            elif is_audio(entry.name):
+                yield path, entry
+
+    def _facts(self, path: str, entry: _Entry) -> tuple[str, int, str]:
+        if entry.size_bytes is not None:
+            return path, entry.size_bytes, entry.stamp
+        status = _status(f"{self.root.uri}/{path}")
+        if status is None:
+            # A dangling link: whoever reads it finds out and reports it.
+            return path, 0, "unreadable"
+        return path, status.st_size, str(status.st_mtime_ns)
+
+    def _entries(self, folder: str, *, fresh: bool = False) -> list[_Entry]:
+        place = self.root.join(folder) if folder else self.root
+        try:
+            entries = _local_entries(place.uri) if place.is_local else _remote_entries(place, fresh)
+            return sorted(
+                entry
+                for entry in entries
+                if not entry.name.startswith(".") and entry.name != "__MACOSX"
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _store_error(error, str(place)) from error
+
+
+def find_root(
+    location: Location, is_root: Callable[[Tree], bool], *, inside: Iterable[str] = ()
+) -> Tree | None:
+    """Where a corpus's root is, if `location` is it, the folder that holds it, or one within it.
+
+    Args:
+        location: the path a user gave.
+        is_root: whether a folder is the root.
+        inside: lower-case names of folders within the corpus; only below one of these is the
+            folder above looked at.
+    """
+    here = Tree(location)
+    if is_root(here):
+        return here
+    if location.name.lower() in inside:
+        above = Tree(Location(posixpath.dirname(location.uri), location.options))
+        if is_root(above):
+            return above
+    for name in here.folders()[:100]:
+        below = Tree(location.join(name))
+        if is_root(below):
+            return below
+    return None
+
+
+def _local_entries(folder: str) -> Iterator[_Entry]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield _Entry(entry.name, entry.is_dir(), None, "")
+
+
+def _remote_entries(place: Location, fresh: bool) -> Iterator[_Entry]:
+    filesystem, address = place.filesystem()
+    if fresh:
+        filesystem.invalidate_cache(address)
+    for info in filesystem.ls(address, detail=True):
+        name = posixpath.basename(info["name"].rstrip("/"))
+        # An object store lists a folder's own marker object within it.
+        if name and info["name"].strip("/") != address.strip("/"):
+            yield _Entry(name, info["type"] == "directory", info["size"] or 0, _stamp(info))
+
+
+def _stamp(info: dict[str, Any]) -> str:
+    return next((str(info[key]).strip('"') for key in _STAMP_KEYS if info.get(key)), "")
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) else None
+
+
+def _store_error(error: OSError, where: str) -> StoreError:
+    kind = CredentialsError if isinstance(error, PermissionError) else StoreError
+    return kind(
+        "A corpus cannot be read",
+        where=where,
+        found=str(error),
+        fix="Check the permissions, the credentials and the address",
+    )
