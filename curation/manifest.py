@@ -12,7 +12,14 @@ import pyarrow.compute as pc
 
 from datalake.schema import BONAFIDE, SPOOF
 
-__all__ = ["MANIFEST", "MixtureTotals", "num_effective_domains", "remarks", "totals"]
+__all__ = [
+    "MANIFEST",
+    "MixtureTotals",
+    "num_effective_domains",
+    "ratio_reached",
+    "remarks",
+    "totals",
+]
 
 MANIFEST: Final = pa.schema(
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+import numpy as np
 import numpy.typing as npt
 
 from curation.metrics.trials import Trials
@@ -37,11 +38,10 @@ def eer_threshold(bonafide_scores: npt.ArrayLike, spoof_scores: npt.ArrayLike) -
     """
     trials = Trials.of(bonafide_scores, spoof_scores)
     misses, rejections = _crossing(trials)
-    last_rejected = [*trials.bonafide[:misses][-1:], *trials.spoof[:rejections][-1:]]
-    if not last_rejected:
-        # Nothing is rejected; the ASVspoof code puts the threshold this far below the lowest score.
-        return float(min(trials.bonafide[0], trials.spoof[0]) - 0.001)
-    return float(max(last_rejected))
+    # Something is always rejected: the first step already brings the rates nearer.
+    return float(
+        np.concatenate([trials.bonafide[:misses][-1:], trials.spoof[:rejections][-1:]]).max()
+    )
 
 
 def eer_of(trials: Trials) -> float:

@@ -1,0 +1,25 @@
+"""The command `curate`, which is also `datalake curate`."""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+from curation.cli_select import select
+from datalake.cli import console
+
+__all__ = ["app", "main"]
+
+app = console.new_app("Choose what to train on, and judge the choice.")
+console.command(app)(select)
+
+
+@app.callback()
+def _curate() -> None:
+    """Choose what to train on, and judge the choice."""
+    logging.basicConfig(format="%(levelname)s: %(message)s")
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    console.run(app, "curate")
