@@ -236,7 +236,11 @@ class Table(Protocol):
         ...
 
     def merge(
-        self, data: Batches, key: str | Sequence[str], *, properties: Mapping[str, str] | None = None
+        self,
+        data: Batches,
+        key: str | Sequence[str],
+        *,
+        properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Upsert: rows whose key is there replace the old row, the others are appended.
 
@@ -245,9 +249,7 @@ class Table(Protocol):
         """
         ...
 
-    def add_columns(
-        self, data: Batches, *, properties: Mapping[str, str] | None = None
-    ) -> Table:
+    def add_columns(self, data: Batches, *, properties: Mapping[str, str] | None = None) -> Table:
         """Add columns whose rows follow this version's row order. Expects this handle's version.
 
         Raises:

@@ -1,0 +1,138 @@
+"""The one place where the libraries' exceptions become ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from datalake.errors import (
+    ConflictError,
+    CredentialsError,
+    DiskFullError,
+    LakeError,
+    NotFoundError,
+    StoreError,
+)
+from datalake.uri import Location
+
+__all__ = ["translated", "translated_stream"]
+
+_T = TypeVar("_T")
+
+# What the libraries say; most of them raise one class for everything.
+_CONFLICT: Final = re.compile(
+    r"commit conflict|CommitConflict|incompatible with concurrent|Failed to commit transaction|"
+    r"retryable commit|transaction conflict|concurrent transaction",
+    re.IGNORECASE,
+)
+_REFUSED: Final = re.compile(
+    r"\b40[13]\b|permission denied|access ?denied|InvalidAccessKeyId|SignatureDoesNotMatch|"
+    r"forbidden|unauthorized|credential",
+    re.IGNORECASE,
+)
+_FULL: Final = re.compile(r"no space left|os error 28\b|quota exceeded", re.IGNORECASE)
+_READ_ONLY: Final = re.compile(r"read-only file system|os error 30\b", re.IGNORECASE)
+_UNREACHABLE: Final = re.compile(
+    r"error sending request|connection refused|dns error|timed? ?out|tcp connect|unreachable|"
+    r"failed to lookup|client error \(connect\)",
+    re.IGNORECASE,
+)
+_MISSING: Final = re.compile(
+    r"not found|no such file|does not exist|NoSuchBucket|NoSuchKey|not a delta table|"
+    r"no files in log segment",
+    re.IGNORECASE,
+)
+
+
+@contextmanager
+def translated(location: Location, doing: str) -> Iterator[None]:
+    """Raise what a library raises within the block as an error of ours.
+
+    Args:
+        location: the table.
+        doing: what was attempted, such as 'Opening the table'.
+    """
+    try:
+        yield
+    except LakeError:
+        raise
+    except (MemoryError, AssertionError, AttributeError, TypeError, NameError):
+        raise  # Mistakes of ours are not the store's.
+    except Exception as error:
+        raise _ours(error, location, doing) from error
+
+
+def translated_stream(location: Location, doing: str, items: Iterator[_T]) -> Iterator[_T]:
+    """The items, with the errors that fetching them raises translated."""
+    while True:
+        with translated(location, doing):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
+
+
+def _ours(error: Exception, location: Location, doing: str) -> LakeError:
+    text, number = str(error), getattr(error, "errno", None)
+    found = _first_line(text)
+    where = location.uri
+    if _CONFLICT.search(text) or type(error).__name__ == "CommitFailedError":
+        return ConflictError(
+            f"{doing} met another change of the table; nothing was published",
+            where=where,
+            found=found,
+            fix="Open the table again and repeat the operation",
+        )
+    if number in {errno.ENOSPC, errno.EDQUOT} or _FULL.search(text):
+        return DiskFullError(
+            f"{doing} found no room",
+            where=where,
+            found=found,
+            fix="Free some space and repeat; nothing was published",
+        )
+    if isinstance(error, PermissionError) or _REFUSED.search(text) or _READ_ONLY.search(text):
+        return CredentialsError(
+            f"{doing} was refused",
+            where=where,
+            expected=_access_wanted(location),
+            found=found,
+            fix=_access_fix(location),
+        )
+    if not location.is_local and _UNREACHABLE.search(text):
+        return StoreError(
+            f"{doing} failed, as the store does not answer",
+            where=where,
+            expected=f"an answer from {_endpoint(location)}",
+            found=found,
+            fix="Check the endpoint (AWS_ENDPOINT_URL or --endpoint) and the network",
+        )
+    if isinstance(error, FileNotFoundError) or _MISSING.search(text):
+        return NotFoundError(f"{doing} found nothing there", where=where, found=found)
+    return StoreError(f"{doing} failed", where=where, found=found)
+
+
+def _first_line(text: str) -> str:
+    """The library's words without the places in its own source."""
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return re.sub(r",? ?/[\w./-]+\.rs:\d+(:\d+)?", "", line)[:300]
+
+
+def _endpoint(location: Location) -> str:
+    return location.options.resolved().endpoint or f"the {location.scheme} service"
+
+
+def _access_wanted(location: Location) -> str:
+    if location.is_local:
+        return f"a folder that the user {os.getuid()} may read and write"
+    return "credentials that may read and write there"
+
+
+def _access_fix(location: Location) -> str:
+    if location.is_local:
+        return "Change the folder's permissions, or choose another place"
+    return "Check the access key, the secret key and the bucket's policy"

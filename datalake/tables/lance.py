@@ -1,0 +1,547 @@
+"""Tables in the Lance format: the default.
+
+File version 2.2; media columns are stored uncompressed, so that taking a row reads its bytes alone.
+A commit that must not land on a version it has not seen goes through Lance's `Merge` or `Overwrite`
+operation without retries: a plain `Append` without retries is accepted on top of other commits.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError
+from datalake.schema import is_media
+from datalake.tables.batches import as_reader, conform
+from datalake.tables.failures import translated, translated_stream
+from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
+from datalake.tables.predicate import Node
+from datalake.tables.predicate_sql import LANCE, to_sql
+from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
+from datalake.tables.stores import lance_options
+from datalake.uri import Location
+
+if TYPE_CHECKING:
+    import lance
+
+__all__ = ["LanceTable", "create", "drop", "exists", "open_at"]
+
+_FILE_VERSION: Final = "2.2"
+_COMPRESSION: Final = b"lance-encoding:compression"
+_BATCH_BYTES: Final = 16 << 20
+_FRAGMENT_BYTES: Final = 1 << 30
+_FRAGMENT_ROWS: Final = 1 << 20
+# How often an append that may land anywhere is tried on top of commits that overtook it.
+_APPEND_TRIES: Final = 50
+
+
+def create(location: Location, schema: pa.Schema, properties: dict[str, str]) -> Table:
+    """Make an empty table.
+
+    Raises:
+        ExistsError: there is one.
+        SchemaError: Lance cannot hold a column.
+    """
+    import lance
+
+    for name in schema.names:
+        if "." in name:
+            raise SchemaError(
+                "Lance does not take a dot in a column's name", where=location.uri, found=name
+            )
+    if exists(location):
+        raise ExistsError("There is a table already", where=location.uri)
+    with translated(location, "Creating the table"):
+        dataset = lance.write_dataset(
+            _stored(schema).empty_table(),
+            location.uri,
+            mode="create",
+            storage_options=lance_options(location),
+            data_storage_version=_FILE_VERSION,
+            transaction_properties=properties,
+        )
+    return LanceTable(location, dataset.version, schema, dataset)
+
+
+def exists(location: Location) -> bool:
+    """Whether a Lance table is there."""
+    try:
+        _dataset(location, None)
+    except NotFoundError:
+        return False
+    return True
+
+
+def open_at(location: Location, version: int | None) -> Table:
+    """Open a version, or the latest.
+
+    Raises:
+        NotFoundError: there is no such table or version.
+    """
+    dataset = _dataset(location, version)
+    return LanceTable(location, dataset.version, _declared(dataset.schema), dataset)
+
+
+def drop(location: Location) -> None:
+    """Remove a table and its files.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    import lance
+
+    dataset = _dataset(location, None)
+    with translated(location, "Removing the table"):
+        lance.LanceDataset.drop(dataset.uri, storage_options=lance_options(location))
+
+
+def _dataset(location: Location, version: int | None) -> lance.LanceDataset:
+    import lance
+
+    with translated(location, "Opening the table"):
+        return lance.dataset(location.uri, version=version, storage_options=lance_options(location))
+
+
+def _stored(schema: pa.Schema) -> pa.Schema:
+    """The schema as Lance stores it: media columns are told not to be compressed."""
+    return pa.schema(
+        [
+            field.with_metadata({**field.metadata, _COMPRESSION: b"none"})
+            if is_media(field)
+            else field
+            for field in schema
+        ],
+        metadata=schema.metadata,
+    )
+
+
+def _declared(schema: pa.Schema) -> pa.Schema:
+    """The schema as it was given to `_stored`."""
+    fields = []
+    for field in schema:
+        metadata = {k: v for k, v in (field.metadata or {}).items() if k != _COMPRESSION}
+        fields.append(field.with_metadata(metadata or None))
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+@dataclass
+class _LanceStager:
+    """Writes fragments. Holds the opened dataset, which does not travel."""
+
+    location: Location
+    version: int
+    schema: pa.Schema
+    replaces_schema: bool
+
+    def __post_init__(self) -> None:
+        self._opened: lance.LanceDataset | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_opened": None}
+
+    def write(self, data: Batches) -> list[Piece]:
+        from lance.fragment import write_fragments
+
+        batches = conform(as_reader(data, self.schema), self.schema, where=self.location.uri)
+        first = next(batches, None)
+        if first is None:
+            return []
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            yield _under(first, stored)
+            for batch in batches:
+                yield _under(batch, stored)
+
+        stored = _stored(self.schema)
+        if self._opened is None:
+            self._opened = _dataset(self.location, self.version)
+        with translated(self.location, "Writing rows"):
+            fragments = write_fragments(
+                pa.RecordBatchReader.from_batches(stored, rows()),
+                self._opened,
+                schema=stored,
+                # New field ids for a new schema; the ids of the table's fields otherwise.
+                mode="overwrite" if self.replaces_schema else "append",
+                max_rows_per_file=_FRAGMENT_ROWS,
+                data_storage_version=_FILE_VERSION,
+                storage_options=lance_options(self.location),
+            )
+        return [
+            Piece(
+                LanceTable.format,
+                json.dumps(fragment.to_json()),
+                fragment.physical_rows,
+                sum(file.file_size_bytes or 0 for file in fragment.files),
+            )
+            for fragment in fragments
+        ]
+
+
+def _under(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+class LanceTable(TableHandle):
+    """A Lance table at one version."""
+
+    format: ClassVar[str] = "lance"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        adds_columns_in_place=True, survives_process=True
+    )
+
+    def __init__(
+        self,
+        location: Location,
+        version: int,
+        schema: pa.Schema,
+        dataset: lance.LanceDataset | None = None,
+    ) -> None:
+        super().__init__(location, version, schema)
+        self._opened = dataset
+        self._rows_known: int | None = None
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, object]:
+        state = self.__dict__.copy()
+        del state["_lock"]
+        return {**state, "_opened": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    @property
+    def _dataset(self) -> lance.LanceDataset:
+        # Opened once a handle: opening costs milliseconds here and round trips to a store.
+        with self._lock:
+            if self._opened is None:
+                self._opened = _dataset(self._location, self._version)
+            return self._opened
+
+    # Reading ------------------------------------------------------------------------------------
+
+    def _num_rows(self) -> int:
+        if self._rows_known is None:
+            with translated(self._location, "Counting rows"):
+                self._rows_known = self._dataset.count_rows()
+        return self._rows_known
+
+    def _count(self, predicate: Node) -> int:
+        with translated(self._location, "Counting rows"):
+            return int(self._dataset.count_rows(to_sql(predicate, LANCE)))
+
+    def num_bytes(self) -> int:
+        """Bytes of the data files of this version."""
+        with translated(self._location, "Reading the manifest"):
+            return int(self._dataset.get_version()["metadata"]["total_files_size"])
+
+    def _read(
+        self,
+        columns: list[str],
+        predicate: Node | None,
+        limit: int | None,
+        batch_size: int | None,
+        with_row_index: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        with translated(self._location, "Reading rows"):
+            batches = self._dataset.scanner(
+                columns=columns,
+                filter=None if predicate is None else to_sql(predicate, LANCE),
+                limit=limit,
+                batch_size=batch_size,
+                batch_size_bytes=_BATCH_BYTES if batch_size is None else None,
+                scan_in_order=True,
+                with_row_address=with_row_index,
+            ).to_batches()
+        stream = translated_stream(self._location, "Reading rows", iter(batches))
+        if not with_row_index:
+            return stream
+        index = _RowIndex(self._dataset)
+        return (index.of(batch, columns) for batch in stream)
+
+    def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        if not positions.size:
+            return schema.empty_table()
+        with translated(self._location, "Taking rows"):
+            rows = self._dataset.take(pa.array(positions, pa.uint64()), columns=columns)
+        return pa.Table.from_arrays(rows.columns, schema=schema)
+
+    # Versions -----------------------------------------------------------------------------------
+
+    def versions(self) -> list[VersionInfo]:
+        """Versions still readable, oldest first."""
+        names: dict[int, list[str]] = {}
+        for tag, version in sorted(self._tags().items()):
+            names.setdefault(version, []).append(tag)
+        latest = _dataset(self._location, None)
+        infos = []
+        with translated(self._location, "Listing versions"):
+            for entry in latest.versions():
+                number = entry["version"]
+                transaction = latest.read_transaction(number)
+                properties = transaction.transaction_properties if transaction else None
+                infos.append(
+                    VersionInfo(
+                        number,
+                        # Lance gives local time without a zone.
+                        entry["timestamp"].astimezone(dt.UTC),
+                        dict(properties or {}),
+                        tuple(names.get(number, ())),
+                    )
+                )
+        return infos
+
+    def _latest_version(self) -> int:
+        with translated(self._location, "Looking up the latest version"):
+            return int(self._dataset.latest_version)
+
+    def _open(self, version: int) -> Table:
+        if version == self._version:
+            return self
+        return open_at(self._location, version)
+
+    def _tags(self) -> dict[str, int]:
+        with translated(self._location, "Listing tags"):
+            return {name: tag["version"] for name, tag in self._dataset.tags.list().items()}
+
+    def _set_tag(self, name: str, version: int | None) -> None:
+        tags = self._dataset.tags
+        with translated(self._location, "Setting a tag"):
+            if version is None:
+                tags.delete(name)
+            elif name in tags.list():
+                tags.update(name, version)
+            else:
+                tags.create(name, version)
+
+    # Writing ------------------------------------------------------------------------------------
+
+    def _stager(self, schema: pa.Schema) -> _LanceStager:
+        return _LanceStager(
+            self._location, self._version, schema, replaces_schema=schema is not self._schema
+        )
+
+    def _commit(
+        self, dataset: lance.LanceDataset, operation: object, properties: dict[str, str]
+    ) -> Table:
+        """Publish an operation on top of `dataset`, or raise ConflictError."""
+        from lance import LanceDataset
+        from lance.dataset import Transaction
+
+        with translated(self._location, "Committing"):
+            made = LanceDataset.commit(
+                dataset,
+                Transaction(dataset.version, operation, transaction_properties=properties),
+                max_retries=0,
+            )
+        return LanceTable(self._location, made.version, _declared(made.schema), made)
+
+    def _append(
+        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int | None
+    ) -> Table:
+        from lance import LanceOperation
+
+        if expected_version is not None:
+            return self._append_strictly(pieces, properties, expected_version)
+        for attempt in range(_APPEND_TRIES):
+            latest = _dataset(self._location, None) if attempt else self._dataset
+            if _declared(latest.schema) != self._schema:
+                break
+            try:
+                return self._commit(latest, LanceOperation.Append(_fragments(pieces)), properties)
+            except ConflictError:
+                continue
+        self._moved_on(self._version)
+        raise AssertionError  # _moved_on raises.
+
+    def _append_strictly(
+        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int
+    ) -> Table:
+        from lance import LanceOperation
+
+        base = self._dataset
+        if expected_version != self._version:
+            base = _dataset(self._location, expected_version)
+        fragments = [fragment.metadata for fragment in base.get_fragments()]
+        following = max((fragment.id for fragment in fragments), default=-1) + 1
+        added = _fragments(pieces)
+        for offset, fragment in enumerate(added):
+            fragment.id = following + offset
+        operation = LanceOperation.Merge([*fragments, *added], base.lance_schema)
+        return self._commit(base, operation, properties)
+
+    def _overwrite(
+        self, pieces: Sequence[Piece], properties: dict[str, str], schema: pa.Schema
+    ) -> Table:
+        from lance import LanceOperation
+
+        same = schema is self._schema
+        stored = self._dataset.lance_schema if same else _stored(schema)
+        operation = LanceOperation.Overwrite(stored, _fragments(pieces))
+        return self._commit(self._dataset, operation, properties)
+
+    def _replace(
+        self, removed: Positions, pieces: Sequence[Piece], properties: dict[str, str]
+    ) -> Table:
+        from lance import LanceOperation
+
+        index = _RowIndex(self._dataset)
+        updated, emptied = [], []
+        with translated(self._location, "Removing rows"):
+            for fragment, offsets in index.by_fragment(removed):
+                remaining = fragment.delete_rows(offsets.tolist())
+                if remaining is None:
+                    emptied.append(fragment.fragment_id)
+                else:
+                    updated.append(remaining)
+        # An append that lands between the check of the version and this commit stays, as if it
+        # had come first; any other commit in between is a conflict.
+        operation = LanceOperation.Update(
+            removed_fragment_ids=emptied,
+            updated_fragments=updated,
+            new_fragments=_fragments(pieces),
+        )
+        return self._commit(self._dataset, operation, properties)
+
+    def _extend(
+        self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, properties: dict[str, str]
+    ) -> Table:
+        from lance import LanceOperation
+
+        stored = _stored(schema)
+        rows = _Splitter(batches, stored)
+        fragments, merged = [], None
+        with translated(self._location, "Adding columns"):
+            for fragment in self._dataset.get_fragments():
+                reader = pa.RecordBatchReader.from_batches(
+                    stored, rows.next_rows(fragment.count_rows())
+                )
+                metadata, merged = fragment.merge_columns(reader)
+                fragments.append(metadata)
+        rows.finish()
+        if merged is None:
+            merged = pa.schema([*self._dataset.schema, *stored])
+        return self._commit(self._dataset, LanceOperation.Merge(fragments, merged), properties)
+
+    # Care ---------------------------------------------------------------------------------------
+
+    def _compact(self, properties: dict[str, str]) -> Table:
+        from lance import LanceOperation
+        from lance.optimize import Compaction
+
+        bytes_per_row = max(1, self.num_bytes() // max(1, self._num_rows()))
+        rows = min(_FRAGMENT_ROWS, max(1024, _FRAGMENT_BYTES // bytes_per_row))
+        groups = []
+        with translated(self._location, "Compacting"):
+            plan = Compaction.plan(
+                self._dataset,
+                {"target_rows_per_fragment": rows, "materialize_deletions_threshold": 0.0},
+            )
+            for task in plan.tasks:
+                made = task.execute(self._dataset).new_fragments
+                groups.append(LanceOperation.RewriteGroup(task.fragments, made))
+        if not groups:
+            return self
+        return self._commit(self._dataset, LanceOperation.Rewrite(groups, []), properties)
+
+    def _cleanup(self, older_than: dt.timedelta, dry_run: bool) -> CleanupReport:
+        latest = _dataset(self._location, None)
+        # Lance reads zero as "not given".
+        age = max(older_than, dt.timedelta(microseconds=1))
+        with translated(self._location, "Cleaning up"):
+            if dry_run:
+                act = latest.explain_cleanup_old_versions
+            else:
+                act = latest.cleanup_old_versions
+            # Lance keeps unpublished files for seven days unless it is told that nobody writes.
+            done = act(age, delete_unverified=not older_than, error_if_tagged_old_versions=False)
+        removed = done.stats if dry_run else done
+        return CleanupReport(removed.old_versions, removed.bytes_removed, dry_run)
+
+
+def _fragments(pieces: Sequence[Piece]) -> list[Any]:
+    from lance import FragmentMetadata
+
+    return [FragmentMetadata.from_json(piece.payload) for piece in pieces]
+
+
+class _RowIndex:
+    """Row indices of a version, from and to row addresses (fragment, offset in its file)."""
+
+    def __init__(self, dataset: lance.LanceDataset) -> None:
+        self._fragments = dataset.get_fragments()
+        counts = [fragment.count_rows() for fragment in self._fragments]
+        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self._order = {f.fragment_id: order for order, f in enumerate(self._fragments)}
+        self._live: dict[int, npt.NDArray[np.int64]] = {}
+
+    def of(self, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
+        """The batch with its row addresses turned into row indices."""
+        addresses = batch.column("_rowaddr").to_numpy()
+        ids, offsets = addresses >> np.uint64(32), addresses & np.uint64(0xFFFFFFFF)
+        indices = np.empty(len(addresses), np.uint64)
+        for fragment_id in np.unique(ids):
+            mine = ids == fragment_id
+            order = self._order[int(fragment_id)]
+            live = self._live_offsets(order)
+            local = offsets[mine] if live is None else np.searchsorted(live, offsets[mine])
+            indices[mine] = local + np.uint64(self._starts[order])
+        return pa.RecordBatch.from_arrays(
+            [*(batch.column(name) for name in columns), pa.array(indices)], [*columns, ROW_INDEX]
+        )
+
+    def by_fragment(
+        self, positions: Positions
+    ) -> Iterator[tuple[lance.LanceFragment, npt.NDArray[np.int64]]]:
+        """Sorted row indices as offsets within the files of their fragments."""
+        bounds = np.searchsorted(positions, self._starts)
+        for order, fragment in enumerate(self._fragments):
+            local = positions[bounds[order] : bounds[order + 1]] - self._starts[order]
+            if local.size:
+                live = self._live_offsets(order)
+                yield fragment, local if live is None else live[local]
+
+    def _live_offsets(self, order: int) -> npt.NDArray[np.int64] | None:
+        """The offsets of rows that are not deleted; None if all are there."""
+        fragment = self._fragments[order]
+        if not fragment.num_deletions:
+            return None
+        if order not in self._live:
+            addresses = fragment.scanner(columns=[], with_row_address=True).to_table()["_rowaddr"]
+            self._live[order] = (addresses.to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        return self._live[order]
+
+
+class _Splitter:
+    """Cuts one stream of rows into runs of given lengths."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._rest: pa.RecordBatch | None = None
+
+    def next_rows(self, num_rows: int) -> Iterator[pa.RecordBatch]:
+        """The next `num_rows` rows, or fewer where the stream ends."""
+        while num_rows:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            self._rest = None
+            if batch is None:
+                return
+            if batch.num_rows > num_rows:
+                self._rest = batch.slice(num_rows)
+                batch = batch.slice(0, num_rows)
+            num_rows -= batch.num_rows
+            yield _under(batch, self._schema)
+
+    def finish(self) -> None:
+        """Read to the end, which raises if there are too many rows."""
+        for _ in self._batches:
+            pass
