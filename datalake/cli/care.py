@@ -17,18 +17,20 @@ __all__ = ["cleanup", "compact", "rm"]
 _Name = Annotated[str, typer.Argument(help="A table or selection.")]
 
 
-def compact(session: console.Session, name: _Name) -> None:
+def compact(
+    session: console.Session, name: Annotated[str, typer.Argument(help="A table.")]
+) -> None:
     """Rewrite small pieces of a table into larger ones; its rows stay the same."""
-    before = session.open_lake().open(name)
+    before = session.open_lake()[name]
     lineage = Lineage("compact", inputs={name: before.version})
     after = before.compact(properties=lineage.properties())
     report = {"name": name, "version_before": before.version, "version": after.version}
     if session.as_json:
         console.print_json(report)
     elif after.version == before.version:
-        print(f"{name} has nothing to compact")  # noqa: T201
+        typer.echo(f"{name} has nothing to compact")
     else:
-        print(f"{name} is compacted in version {after.version}")  # noqa: T201
+        typer.echo(f"{name} is compacted in version {after.version}")
 
 
 def cleanup(
@@ -75,7 +77,7 @@ def rm(
     if session.as_json:
         console.print_json({"name": name, "removed": True})
     else:
-        print(f"{name} is removed")  # noqa: T201
+        typer.echo(f"{name} is removed")
 
 
 def _ask(lake: Lake, name: str, num_rows: int, is_table: bool) -> None:

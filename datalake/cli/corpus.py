@@ -37,9 +37,9 @@ def detect(
             fix="Describe it with a manifest (CSV, TSV, JSONL or Parquet) and ingest that",
         )
     for evidence in found:
-        print(f"{evidence.connector}  {evidence.confidence:.2f}")  # noqa: T201
+        typer.echo(f"{evidence.connector}  {evidence.confidence:.2f}")
         for seen in evidence.found:
-            print(f"  {seen}")  # noqa: T201
+            typer.echo(f"  {seen}")
 
 
 def quarantine(
@@ -66,10 +66,10 @@ def quarantine(
     if session.as_json:
         console.print_json({"reasons": dict(counted), "rows": rows})
     elif not counted:
-        print(f"No row of {name} was refused")  # noqa: T201
+        typer.echo(f"No row of {name} was refused")
     else:
         console.print_table([{"reason": code, "num_rows": count} for code, count in counted])
-        print()  # noqa: T201
+        typer.echo()
         console.print_table(rows)
 
 

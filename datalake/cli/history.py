@@ -61,9 +61,9 @@ def tag(
     if session.as_json:
         console.print_json(done)
     elif remove:
-        print(f"{tag} is removed from {name}")  # noqa: T201
+        typer.echo(f"{tag} is removed from {name}")
     else:
-        print(f"{tag} is version {table.version} of {name}")  # noqa: T201
+        typer.echo(f"{tag} is version {table.version} of {name}")
 
 
 def _log_row(entry: LogEntry) -> dict[str, object]:

@@ -49,7 +49,7 @@ def info(
         return
     console.print_pairs({**facts, "num_bytes": console.size(facts["num_bytes"])})
     for title, rows in sections.items():
-        print(f"\n{title}")  # noqa: T201
+        typer.echo(f"\n{title}")
         console.print_table(rows)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+import typer
 
 from datalake.schema import MEDIA_KEY, is_media
 
@@ -32,7 +33,7 @@ def size(num_bytes: int) -> str:
 
 def print_json(value: object) -> None:
     """Print a value as JSON. Times become ISO 8601, media what they weigh, tables lists of rows."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))  # noqa: T201
+    typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(rows: Rows, *, columns: Sequence[str] | None = None) -> None:
@@ -55,14 +56,14 @@ def print_table(rows: Rows, *, columns: Sequence[str] | None = None) -> None:
     else:
         for line in cells:
             print_pairs(dict(zip(names, line, strict=True)))
-            print()  # noqa: T201
+            typer.echo()
 
 
 def print_pairs(pairs: Mapping[str, object]) -> None:
     """Print names and values, one pair a line."""
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
-        print(f"{name:<{width}}  {_cell(value)}")  # noqa: T201
+        typer.echo(f"{name:<{width}}  {_cell(value)}")
 
 
 def _records(
@@ -161,7 +162,7 @@ def _print_plain(names: list[str], cells: list[list[str]], numeric: list[bool]) 
             f"{cell:>{width}}" if right else f"{cell:<{width}}"
             for cell, width, right in zip(line, widths, numeric, strict=True)
         )
-        print("  ".join(padded).rstrip())  # noqa: T201
+        typer.echo("  ".join(padded).rstrip())
 
 
 def _print_rich(names: list[str], cells: list[list[str]], numeric: list[bool]) -> None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from datalake import tables
 from datalake.errors import ExistsError, InputError, NotFoundError, nearest
+from datalake.lake import listing, storage
 from datalake.lake import selection as stored
-from datalake.lake import storage
 from datalake.lake.lineage import Lineage, LogEntry
 from datalake.lake.names import check_name
 from datalake.lake.selection import SELECTION_ROWS, Selection
@@ -24,7 +24,6 @@ _TABLES: Final = "tables"
 _SELECTIONS: Final = "selections"
 _LEDGERS: Final = "ledgers"
 _CALLED: Final = {_TABLES: "table", _SELECTIONS: "selection"}
-_STORED_FORMATS: Final = ("lance", "delta")
 
 
 def open_lake(
@@ -85,7 +84,7 @@ class Lake:
 
     def tables(self) -> list[str]:
         """The names of the tables, sorted. Opens none of them."""
-        return self._committed(_TABLES)
+        return self._names(_TABLES)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(_TABLES, name) is not None
@@ -96,7 +95,7 @@ class Lake:
         Raises:
             NotFoundError: there is no such table (names the nearest).
         """
-        return tables.open_table(self._require(name, _TABLES))
+        return _open(self._require(name, _TABLES))
 
     def create(
         self,
@@ -147,7 +146,7 @@ class Lake:
 
     def selections(self) -> list[str]:
         """The names of the selections, sorted. Opens none of them."""
-        return self._committed(_SELECTIONS)
+        return self._names(_SELECTIONS)
 
     def save_selection(self, selection: Selection, lineage: Lineage) -> int:
         """Save a selection under its name and return the version this made.
@@ -193,7 +192,7 @@ class Lake:
         Raises:
             NotFoundError: there is no such selection (names the nearest).
         """
-        return tables.open_table(self._require(name, _SELECTIONS))
+        return _open(self._require(name, _SELECTIONS))
 
     def selections_of(self, table: str) -> list[str]:
         """The names of the selections that some version of was made from `table`."""
@@ -229,46 +228,36 @@ class Lake:
         Raises:
             NotFoundError: there is neither (names the nearest).
         """
-        return tables.open_table(self._require(name, _TABLES, _SELECTIONS))
+        return _open(self._require(name, _TABLES, _SELECTIONS))
 
     # Where things lie ---------------------------------------------------------------------------
 
     def _place(self, kind: str, name: str, suffix: str) -> Location:
         return self.location.join(kind, f"{name}.{suffix}")
 
+    def _find(self, kind: str, name: str) -> Location | None:
+        return listing.find(self.location.join(kind), name)
+
+    def _names(self, kind: str) -> list[str]:
+        return listing.names(self.location.join(kind))
+
     def _format(self, asked: str) -> str:
         """The format of a new table: a lake in memory keeps all of its tables there."""
         if self.location.scheme == "memory":
             return "memory"
-        if asked in _STORED_FORMATS:
+        if asked in listing.STORED_FORMATS:
             return asked
         raise InputError(
             f"A lake cannot keep a table as {asked!r}",
             where=str(self.location),
-            expected=" or ".join(_STORED_FORMATS),
+            expected=" or ".join(listing.STORED_FORMATS),
         )
-
-    def _formats(self) -> tuple[str, ...]:
-        return ("memory",) if self.location.scheme == "memory" else _STORED_FORMATS
-
-    def _committed(self, kind: str) -> list[str]:
-        """The names of a kind that have a committed version, sorted."""
-        found = set()
-        for child in storage.children(self.location.join(kind)):
-            name, _, suffix = child.rpartition(".")
-            if suffix in self._formats() and tables.exists(self._place(kind, name, suffix)):
-                found.add(name)
-        return sorted(found)
-
-    def _find(self, kind: str, name: str) -> Location | None:
-        places = (self._place(kind, name, suffix) for suffix in self._formats())
-        return next((place for place in places if tables.exists(place)), None)
 
     def _ensure(
         self, kind: str, name: str, schema: pa.Schema, *, properties: Mapping[str, str]
     ) -> Table:
         if found := self._find(kind, name):
-            return tables.open_table(found)
+            return _open(found)
         storage.mark(self.location)
         kept_as = self._format("lance")
         location = self._place(kind, name, kept_as)
@@ -276,7 +265,7 @@ class Lake:
             return tables.create_table(location, schema, format=kept_as, properties=properties)
         except ExistsError:
             # Another process was first.
-            return tables.open_table(location)
+            return _open(location)
 
     def _sources(self, selection: str) -> dict[str, set[int]]:
         """The versions a selection's versions were made from, by the table's name."""
@@ -301,7 +290,7 @@ class Lake:
         if others:
             hint = f"There is a {_CALLED[others[0]]} of that name"
         else:
-            hint = nearest(name, [known for kind in kinds for known in self._committed(kind)])
+            hint = nearest(name, [known for kind in kinds for known in self._names(kind)])
         raise NotFoundError(f"There is no {called} {name!r}", where=str(self.location), fix=hint)
 
     def _refuse_taken(self, name: str, *kinds: str) -> None:
@@ -339,6 +328,10 @@ class Lake:
                 found=problem,
                 fix="Select again, or bring the table back",
             )
+
+
+def _open(place: Location) -> Table:
+    return tables.open_table(place, format=listing.format_of(place))
 
 
 def _ranges(versions: Iterable[int]) -> str:

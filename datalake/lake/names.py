@@ -7,10 +7,15 @@ from typing import Final
 
 from datalake.errors import InputError
 
-__all__ = ["check_name"]
+__all__ = ["check_name", "is_name"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _LONGEST: Final = 128
+
+
+def is_name(name: str) -> bool:
+    """Whether a table or selection may have this name."""
+    return len(name) <= _LONGEST and _NAME.fullmatch(name) is not None
 
 
 def check_name(name: str, kind: str) -> str:
@@ -21,7 +26,7 @@ def check_name(name: str, kind: str) -> str:
     Raises:
         InputError: it is empty, too long, or has other characters.
     """
-    if len(name) <= _LONGEST and _NAME.fullmatch(name):
+    if is_name(name):
         return name
     raise InputError(
         f"A {kind} cannot have this name",

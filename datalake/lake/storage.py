@@ -57,7 +57,21 @@ def marked(lake: Location) -> bool:
         except FileNotFoundError:
             return False
     # An empty marker is one whose writer was interrupted: the lake is there all the same.
-    found = json.loads(content)["format_version"] if content else _FORMAT_VERSION
+    if content:
+        _check_version(marker, content)
+    return True
+
+
+def _check_version(marker: Location, content: bytes) -> None:
+    try:
+        found = json.loads(content)["format_version"]
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            "The folder is no lake: its lake.json is something else's",
+            where=str(marker),
+            expected="an object with format_version",
+            found=repr(content[:80]),
+        ) from None
     if found != _FORMAT_VERSION:
         raise InputError(
             "The lake has a format this version does not know",
@@ -66,7 +80,6 @@ def marked(lake: Location) -> bool:
             found=str(found),
             fix="Upgrade datalake",
         )
-    return True
 
 
 def mark(lake: Location) -> None:
