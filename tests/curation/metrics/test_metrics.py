@@ -36,7 +36,7 @@ def _detects(sides: tuple[list[float], list[float]]) -> bool:
         ([3, 4], [1, 2, 5, 6], 0.5, 3),
         # Order s s b s b b: (0,1) (0,2/3) (0,1/3) (1/3,1/3): 1/3.
         ([3, 5, 6], [1, 2, 4], 1 / 3, 3),
-        # A tie at 2 counts the bona fide first: s1 b2 s2 b3: (0,1) (0,.5) (.5,.5): .5 at 2. Were the
+        # A tie at 2 counts bona fide first: s1 b2 s2 b3: (0,1) (0,.5) (.5,.5): .5 at 2. Were the
         # spoof counted first, (0,0) would come before and the rate would be 0.
         ([2, 3], [1, 2], 0.5, 2),
         # All of one tie but one: b1 b1 s1 s2 -> (0,1) (.5,1) (1,1): 1.
