@@ -25,8 +25,8 @@ from functools import partial
 from typing import Any, Final
 
 from connectors.corpus import ProtocolCorpus
-from connectors.manifest_readers import ManifestFile, is_manifest_name
 from connectors.options import check_options, group
+from connectors.records import RecordFile, is_record_file
 from connectors.rows import Row, bad_row, extra_fields, labelled
 from connectors.tree import Tree, is_audio, stem
 from datalake.connector import Evidence, OptionSpec
@@ -99,8 +99,8 @@ class Manifest:
         asked = group(options, "column", _COLUMNS)
         constants = group(options, "set", _SETTABLE)
         spellings = _spellings(group(options, "label", (BONAFIDE, SPOOF)))
-        is_file = is_manifest_name(root.name) and not Tree(root).names()
-        manifest = ManifestFile(root) if is_file else _only_manifest(root, asked)
+        is_file = is_record_file(root.name) and not Tree(root).names()
+        manifest = RecordFile(root) if is_file else _only_manifest(root, asked)
         columns = _choose_columns(manifest, asked, constants)
         folder = posixpath.basename(posixpath.dirname(manifest.location.uri))
         _check_numbers(manifest, columns, spellings)
@@ -128,7 +128,7 @@ CONNECTOR: Final = Manifest()
 class _Plan:
     """How to read one manifest's rows."""
 
-    manifest: ManifestFile
+    manifest: RecordFile
     root: Location
     columns: Mapping[str, str]
     """The manifest's column of each canonical one that it has."""
@@ -180,7 +180,7 @@ def _resolve(manifest: Location, written: str, root: Location | None) -> str:
     return scheme + sep + posixpath.normpath(rest)
 
 
-def _root_of(manifest: ManifestFile, column: str) -> Location:
+def _root_of(manifest: RecordFile, column: str) -> Location:
     """The manifest's folder, or what all paths have in common if the first leads out of it.
 
     Raises:
@@ -209,20 +209,20 @@ def _root_of(manifest: ManifestFile, column: str) -> Location:
     return Location(shared, location.options)
 
 
-def _find_manifests(root: Location) -> list[tuple[ManifestFile, dict[str, str]]]:
+def _find_manifests(root: Location) -> list[tuple[RecordFile, dict[str, str]]]:
     """The manifests at a path, with their columns; those without a column of paths are none."""
     tree = Tree(root)
-    if is_manifest_name(root.name) and not tree.names():
+    if is_record_file(root.name) and not tree.names():
         places = [root]
     else:
         places = [
             root.join(name)
             for name, is_folder in tree.names().items()
-            if not is_folder and is_manifest_name(name)
+            if not is_folder and is_record_file(name)
         ]
     found = []
     for place in places:
-        manifest = ManifestFile(place)
+        manifest = RecordFile(place)
         try:
             columns = _usual_columns(manifest.columns)
             path = columns.get("path")
@@ -236,9 +236,9 @@ def _find_manifests(root: Location) -> list[tuple[ManifestFile, dict[str, str]]]
     return found
 
 
-def _only_manifest(root: Location, asked: Mapping[str, str]) -> ManifestFile:
+def _only_manifest(root: Location, asked: Mapping[str, str]) -> RecordFile:
     names = Tree(root).names()
-    places = [name for name, is_folder in names.items() if not is_folder and is_manifest_name(name)]
+    places = [name for name, is_folder in names.items() if not is_folder and is_record_file(name)]
     if len(places) > 1 and "path" not in asked:
         places = [manifest.name for manifest, _ in _find_manifests(root)] or places
     if len(places) != 1:
@@ -249,7 +249,7 @@ def _only_manifest(root: Location, asked: Mapping[str, str]) -> ManifestFile:
             found=", ".join(places) or "none",
             fix="Give the manifest itself as the path",
         )
-    return ManifestFile(root.join(places[0]))
+    return RecordFile(root.join(places[0]))
 
 
 def _usual_columns(names: tuple[str, ...]) -> dict[str, str]:
@@ -266,7 +266,7 @@ def _usual_columns(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _choose_columns(
-    manifest: ManifestFile, asked: Mapping[str, str], constants: Mapping[str, str]
+    manifest: RecordFile, asked: Mapping[str, str], constants: Mapping[str, str]
 ) -> dict[str, str]:
     """The manifest's column for each canonical one: as asked, else as usual.
 
@@ -311,7 +311,7 @@ def _spellings(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_numbers(
-    manifest: ManifestFile, columns: Mapping[str, str], spellings: Mapping[str, str]
+    manifest: RecordFile, columns: Mapping[str, str], spellings: Mapping[str, str]
 ) -> None:
     """Refuse a column of numbers as labels before any row is read, unless options explain it."""
     if spellings or "label" not in columns:

@@ -10,7 +10,7 @@ import io
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any, Final, NamedTuple
@@ -66,6 +66,13 @@ class Tree:
     def folders(self, folder: str = "") -> list[str]:
         """The names of the folders in a folder, sorted."""
         return [name for name, is_folder in self.names(folder).items() if is_folder]
+
+    def above(self) -> Tree | None:
+        """The tree of the folder that holds this one; None at the top of a store."""
+        parent = posixpath.dirname(self.root.uri)
+        if parent.endswith((":/", "://")) or parent == self.root.uri:
+            return None
+        return Tree(Location(parent, self.root.options))
 
     def find(self, path: str) -> str | None:
         """The path of what is there under that name in any case; None if nothing is."""
@@ -176,29 +183,13 @@ class Tree:
             raise _store_error(error, str(place)) from error
 
 
-def find_root(
-    location: Location, is_root: Callable[[Tree], bool], *, inside: Iterable[str] = ()
-) -> Tree | None:
-    """Where a corpus's root is, if `location` is it, the folder that holds it, or one within it.
-
-    Args:
-        location: the path a user gave.
-        is_root: whether a folder is the root.
-        inside: lower-case names of folders within the corpus; only below one of these is the
-            folder above looked at.
-    """
+def find_root(location: Location, is_root: Callable[[Tree], bool]) -> Tree | None:
+    """The corpus's root: `location`, or the first folder within it that is one; None if none is."""
     here = Tree(location)
     if is_root(here):
         return here
-    if location.name.lower() in inside:
-        above = Tree(Location(posixpath.dirname(location.uri), location.options))
-        if is_root(above):
-            return above
-    for name in here.folders()[:100]:
-        below = Tree(location.join(name))
-        if is_root(below):
-            return below
-    return None
+    below = (Tree(location.join(name)) for name in here.folders()[:100])
+    return next((tree for tree in below if is_root(tree)), None)
 
 
 def _local_entries(folder: str) -> Iterator[_Entry]:

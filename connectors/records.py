@@ -1,4 +1,4 @@
-"""Reads a manifest's records one at a time, whatever its file format."""
+"""Reads files of records (CSV, TSV, JSON Lines, Parquet) one at a time, with line numbers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from connectors.tree import Tree
 from datalake.errors import InputError, SchemaError
 from datalake.uri import Location
 
-__all__ = ["ManifestFile", "Record", "is_manifest_name"]
+__all__ = ["Record", "RecordFile", "is_record_file"]
 
 Record: TypeAlias = Mapping[str, str | None] | str
 """A row by column, or what is wrong with it."""
@@ -27,16 +27,27 @@ _DELIMITERS: Final = ",;|\t"
 _HEAD_ROWS: Final = 1000
 
 
-def is_manifest_name(name: str) -> bool:
-    """Whether a file of this name may be a manifest."""
+class _LineReader(Protocol):
+    """The face of `csv.reader`, whose class has no public name."""
+
+    @property
+    def line_num(self) -> int: ...
+
+    def __next__(self) -> list[str]: ...
+
+
+def is_record_file(name: str) -> bool:
+    """Whether the name ends like a file that `RecordFile` reads."""
     return name.lower().endswith(_SUFFIXES)
 
 
 @dataclass(frozen=True)
-class ManifestFile:
-    """A manifest, read as a stream at each call."""
+class RecordFile:
+    """A file with a header and records, read as a stream at each call."""
 
     location: Location
+    quoted: bool = True
+    """Whether quotes in delimited text enclose a field, or are text like any other."""
 
     @property
     def name(self) -> str:
@@ -54,11 +65,11 @@ class ManifestFile:
         """
         names = self._columns()
         if not any(names):
-            raise SchemaError("The manifest is empty", where=str(self.location))
+            raise SchemaError("The file of records is empty", where=str(self.location))
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise SchemaError(
-                "Two columns of the manifest share a name",
+                "Two columns share a name",
                 where=str(self.location),
                 found=", ".join(twice),
             )
@@ -94,19 +105,27 @@ class ManifestFile:
                     names.update(dict.fromkeys(record))
             return tuple(names)
         with self._tree.open_text(self.name) as text:
-            header = next(csv.reader(text, delimiter=self._delimiter(text)), [])
+            try:
+                header = next(self._fields(text))
+            except StopIteration:
+                return ()
             return tuple(name.strip() for name in header)
 
-    def _delimiter(self, text: io.TextIOWrapper) -> str:
-        """The delimiter that the header has most of; leaves `text` at its start."""
+    def _fields(self, text: io.TextIOWrapper) -> _LineReader:
+        """Read from the start of `text`, at the delimiter that its header has most of."""
         header = text.readline()
         text.seek(0)
-        return "\t" if self._suffix == ".tsv" else max(_DELIMITERS, key=header.count)
+        delimiter = "\t" if self._suffix == ".tsv" else max(_DELIMITERS, key=header.count)
+        return csv.reader(
+            text,
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
+        )
 
     def _delimited(self) -> Iterator[tuple[int, Record]]:
         names = self.columns
         with self._tree.open_text(self.name) as text:
-            rows = csv.reader(text, delimiter=self._delimiter(text))
+            rows = self._fields(text)
             next(rows)
             while True:
                 number = rows.line_num + 1
@@ -165,9 +184,7 @@ def _parquet_file(handle: Any, location: Location) -> Any:
     try:
         return pq.ParquetFile(handle)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            "The manifest is no Parquet file", where=str(location), found=str(error)
-        ) from error
+        raise InputError("The file is no Parquet", where=str(location), found=str(error)) from error
 
 
 def _text(value: Any) -> str | None:
