@@ -1,0 +1,128 @@
+"""The same stream through worker processes."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from torch.utils.data import DataLoader
+
+from datalake.errors import InputError
+from datalake.loader import Loader
+from datalake.tables import Table, create_table
+from tests.loader import corpus
+from tests.loader.resuming import assert_same
+
+# Lance warns that it may not survive a fork; that it does is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:lance is not fork-safe", "ignore:.*fork")
+
+
+def make(table: Table, **changes: int) -> Loader:
+    arguments = {"batch_size": 6, "num_samples": 50, "rank": 0, "world_size": 2} | changes
+    return Loader(table, columns=["utt_id"], **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_a_plain_dataloader_gives_the_same(stored: Table, num_workers: int) -> None:
+    expected = list(make(stored))
+    context = "fork" if num_workers else None
+    loader = make(stored)
+    batches = DataLoader(
+        loader, batch_size=None, num_workers=num_workers, multiprocessing_context=context
+    )
+    assert len(batches) == len(expected)
+    found = list(batches)
+    assert_same(found, expected)
+    resumed = make(stored)
+    resumed.load_state_dict(loader.state_after(found[1]))
+    batches = DataLoader(
+        resumed, batch_size=None, num_workers=num_workers, multiprocessing_context=context
+    )
+    assert_same(batches, expected[2:])
+
+
+def test_a_plain_dataloader_spawns(stored: Table) -> None:
+    spawned = DataLoader(
+        make(stored), batch_size=None, num_workers=2, multiprocessing_context="spawn"
+    )
+    assert_same(spawned, make(stored))
+
+
+def test_persistent_workers_of_a_plain_dataloader_are_refused(stored: Table) -> None:
+    batches = DataLoader(
+        make(stored), batch_size=None, num_workers=1, persistent_workers=True,
+        multiprocessing_context="fork",
+    )  # fmt: skip
+    list(batches)
+    with pytest.raises(InputError, match="repeat the epoch"):
+        list(batches)
+
+
+def passes(table: Table, num_workers: int, context: str) -> None:
+    """Epochs, a state in the middle, a pass broken off: all as without workers."""
+    plain = make(table)
+    first, second = list(plain), list(plain)
+    loader = make(table)
+    stream = loader.dataloader(num_workers=num_workers, multiprocessing_context=context)
+    assert len(stream) == len(plain)
+    states = []
+    found = []
+    for batch in stream:
+        found.append(batch)
+        states.append(json.loads(json.dumps(stream.state_dict())))
+    assert_same(found, first)
+    assert states == [plain.state_after(batch) for batch in first]
+    assert stream.epoch == loader.epoch == 1
+    assert_same(islice(stream, 2), second[:2])
+    assert stream.state_dict() == plain.state_after(second[1])
+    assert_same(stream, second)
+    for state, rest in [(states[0], first[1:]), (states[-1], [])]:
+        stream.load_state_dict(state)
+        assert_same(stream, rest)
+    stream.set_epoch(0)
+    assert_same(stream, first)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+def test_passes_through_forked_workers(stored: Table, num_workers: int) -> None:
+    passes(stored, num_workers, "fork")
+
+
+def test_passes_through_spawned_workers(stored: Table) -> None:
+    passes(stored, 2, "spawn")
+
+
+def test_other_ranks_and_workers_read_exactly_the_rest(stored: Table) -> None:
+    (whole,) = Loader(stored, batch_size=53, num_samples=50)
+    seen = []
+    first = make(stored, batch_size=4, world_size=1)
+    stream = first.dataloader(num_workers=2, multiprocessing_context="fork")
+    for batch in islice(stream, 5):
+        seen += batch["row_index"].tolist()
+    ranks = [make(stored, batch_size=3, rank=rank, world_size=3) for rank in range(3)]
+    for loader in ranks:
+        loader.load_state_dict(stream.state_dict())
+    for step in zip(*(list(loader) for loader in ranks), strict=True):
+        for batch in step:
+            seen += batch["row_index"][~batch["is_pad"]].tolist()
+    assert seen == whole["row_index"].tolist()
+
+
+def test_a_worker_names_what_it_cannot_decode(tmp_path: Path) -> None:
+    table = create_table(tmp_path / "broken.lance", corpus.SCHEMA)
+    table = table.append(corpus.rows(8, broken=5))
+    loader = Loader(table, batch_size=2, num_samples=8, shuffle=False)
+    stream = iter(loader.dataloader(num_workers=2, multiprocessing_context="fork"))
+    assert [next(stream)["position"], next(stream)["position"]] == [2, 4]
+    with pytest.raises(InputError, match="row 5, utt_id made/0005"):
+        next(stream)
+
+
+def test_a_table_in_memory_is_seen_by_forks_only(table: Table) -> None:
+    loader = make(table)
+    with pytest.raises(InputError, match="lives in memory"):
+        loader.dataloader(num_workers=1)
+    stream = loader.dataloader(num_workers=1, multiprocessing_context="fork")
+    assert_same(stream, make(table))
