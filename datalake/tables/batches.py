@@ -11,7 +11,7 @@ import pyarrow as pa
 from datalake.errors import InputError, SchemaError, nearest
 from datalake.tables.protocol import Batches, RowIndices
 
-__all__ = ["as_positions", "as_reader", "conform", "conforms", "with_types"]
+__all__ = ["Splitter", "as_positions", "as_reader", "conform", "conforms", "with_types"]
 
 
 def as_reader(data: Batches, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
@@ -113,7 +113,7 @@ def _fit(batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch
 
 
 def _storable(given: pa.DataType, wanted: pa.DataType) -> bool:
-    return given == wanted or _bare(given) == _bare(wanted)
+    return bool(given == wanted or _bare(given) == _bare(wanted))
 
 
 def _bare(data_type: pa.DataType) -> pa.DataType:
@@ -167,3 +167,29 @@ def as_positions(indices: RowIndices, num_rows: int) -> npt.NDArray[np.int64]:
             found=str(low if low < 0 else high),
         )
     return positions.astype(np.int64, copy=False)
+
+
+class Splitter:
+    """Cuts one stream of rows into runs of given lengths."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def next_rows(self, num_rows: int) -> Iterator[pa.RecordBatch]:
+        """The next `num_rows` rows, or fewer where the stream ends."""
+        while num_rows:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            self._rest = None
+            if batch is None:
+                return
+            if batch.num_rows > num_rows:
+                self._rest = batch.slice(num_rows)
+                batch = batch.slice(0, num_rows)
+            num_rows -= batch.num_rows
+            yield batch
+
+    def finish(self) -> None:
+        """Read to the end, so that a stream that checks its length gets to do so."""
+        for _ in self._batches:
+            pass

@@ -1,28 +1,659 @@
-"""Tables in the Delta Lake format."""
+"""Tables in the Delta Lake format.
+
+The log is delta-rs's; the Parquet files are written and read here. Rows have an order, which Delta
+does not know: files follow each other by the modification time in the log, then by name. A file
+that replaces another (after a delete, a compaction) takes over its time and the front of its name,
+so rows keep their places. Delta has neither tags nor a record of cleaned versions: both are small
+JSON objects under `_datalake/` in the table's folder, which other readers ignore.
+"""
 
 from __future__ import annotations
 
-import pyarrow as pa
+import datetime as dt
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from datalake.tables.protocol import Table
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from datalake.errors import (
+    ConflictError,
+    ExistsError,
+    InputError,
+    MissingPackageError,
+    NotFoundError,
+)
+from datalake.tables.batches import Splitter, as_reader, conform, with_types
+from datalake.tables.delta_files import DataFile, name_part, rewritten_name, write_file
+from datalake.tables.delta_schema import declared_schema, physical_schema
+from datalake.tables.failures import translated, translated_stream
+from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
+from datalake.tables.predicate import Node, columns_of
+from datalake.tables.predicate_arrow import to_arrow
+from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
+from datalake.tables.stores import delta_options
 from datalake.uri import Location
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, PostCommitHookProperties
+    from deltalake import DeltaTable as Log
+    from deltalake.transaction import AddAction
+
+__all__ = ["DeltaTable", "create", "drop", "exists", "open_at"]
+
+_PROPERTIES: Final = "datalake.properties"
+_TAGS: Final = "_datalake/tags"
+_CLEANED: Final = "_datalake/cleaned.json"
+_FILE_BYTES: Final = 1 << 30
+_APPEND_TRIES: Final = 50
+# What other engines may have switched on and this reader does not understand.
+_NOT_READ: Final = frozenset({"deletionVectors", "columnMapping"})
+
+
+def create(location: Location, schema: pa.Schema, properties: dict[str, str]) -> Table:
+    """Make an empty table.
+
+    Raises:
+        ExistsError: there is one.
+        SchemaError: Delta cannot hold a column.
+    """
+    lib = _library()
+    if exists(location):
+        raise ExistsError("There is a table already", where=location.uri)
+    with translated(location, "Creating the table"):
+        log = lib.DeltaTable.create(
+            location.uri,
+            lib.Schema.from_arrow(physical_schema(schema, location.uri)),
+            # The log must not forget versions that are tagged.
+            configuration={"delta.enableExpiredLogCleanup": "false"},
+            storage_options=delta_options(location),
+            commit_properties=_commit_properties(properties),
+        )
+    return DeltaTable(location, log.version(), schema)
 
 
 def exists(location: Location) -> bool:
     """Whether a Delta table is there."""
-    return False
-
-
-def create(location: Location, schema: pa.Schema, properties: dict[str, str]) -> Table:
-    """Make an empty table."""
-    raise NotImplementedError
+    with translated(location, "Looking for a table"):
+        return bool(
+            _library().DeltaTable.is_deltatable(
+                location.uri, storage_options=delta_options(location)
+            )
+        )
 
 
 def open_at(location: Location, version: int | None) -> Table:
-    """Open a version."""
-    raise NotImplementedError
+    """Open a version, or the latest.
+
+    Raises:
+        NotFoundError: there is no such table or version.
+        InputError: the table uses features of Delta that are not supported.
+    """
+    log = _log(location, version)
+    partitions = log.metadata().partition_columns
+    features = set(log.protocol().reader_features or ()) & _NOT_READ
+    if partitions or features:
+        raise InputError(
+            "The Delta table was written by another engine in a way that is not supported",
+            where=location.uri,
+            expected="no partition columns, deletion vectors or column mapping",
+            found=", ".join([*partitions, *sorted(features)]),
+            fix="Rewrite it without them",
+        )
+    table = DeltaTable(location, log.version(), declared_schema(_arrow_schema(log)))
+    if version is not None and not table.is_readable(version):
+        raise NotFoundError(f"Version {version} was cleaned up", where=location.uri)
+    return table
 
 
 def drop(location: Location) -> None:
-    """Remove a table."""
-    raise NotImplementedError
+    """Remove a table and its files.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    _log(location, None)
+    with translated(location, "Removing the table"):
+        if location.is_local:
+            pafs.LocalFileSystem().delete_dir(location.uri)
+        else:
+            _filesystem(location).delete_dir_contents("", missing_dir_ok=True, accept_root_dir=True)
+
+
+def _library() -> Any:
+    try:
+        import deltalake
+    except ImportError as error:
+        raise MissingPackageError.of("deltalake", "delta", "A Delta table") from error
+    return deltalake
+
+
+def _log(location: Location, version: int | None) -> Log:
+    """The log as of a version.
+
+    Raises:
+        NotFoundError: there is no such table or version.
+    """
+    lib = _library()
+    with translated(location, "Opening the table"):
+        log: Log = lib.DeltaTable(location.uri, storage_options=delta_options(location))
+        if version is None or version == log.version():
+            return log
+        if not 0 <= version <= log.version():
+            raise NotFoundError(
+                f"There is no version {version}",
+                where=location.uri,
+                found=f"versions 0 to {log.version()}",
+            )
+        log.load_as_version(version)
+    return log
+
+
+def _filesystem(location: Location) -> pafs.FileSystem:
+    """The files of the table, reached as the log is."""
+    if location.is_local:
+        return pafs.SubTreeFileSystem(location.uri, pafs.LocalFileSystem())
+    from deltalake.fs import DeltaStorageHandler
+
+    return pafs.PyFileSystem(DeltaStorageHandler(location.uri, delta_options(location)))
+
+
+def _arrow_schema(log: Log) -> pa.Schema:
+    return pa.schema(log.schema().to_arrow())
+
+
+def _commit_properties(properties: dict[str, str]) -> CommitProperties:
+    from deltalake import CommitProperties
+
+    return CommitProperties(custom_metadata={_PROPERTIES: properties}, max_commit_retries=0)
+
+
+def _hooks() -> PostCommitHookProperties:
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True)
+class _DeltaStager:
+    """Writes Parquet files into the table's folder that no log mentions."""
+
+    location: Location
+    schema: pa.Schema
+
+    def write(self, data: Batches) -> list[Piece]:
+        batches = conform(as_reader(data, self.schema), self.schema, where=self.location.uri)
+        physical = physical_schema(self.schema, self.location.uri)
+        filesystem, stem = _filesystem(self.location), f"part-{uuid.uuid4().hex}"
+        pieces: list[Piece] = []
+        with translated(self.location, "Writing rows"):
+            while (first := next(batches, None)) is not None:
+                file = write_file(
+                    filesystem,
+                    name_part(stem, len(pieces)),
+                    chain([first], batches),
+                    physical,
+                    stop_bytes=_FILE_BYTES,
+                )
+                payload = json.dumps({"path": file.path})
+                pieces.append(Piece(DeltaTable.format, payload, file.num_rows, file.num_bytes))
+        return pieces
+
+
+_Rows = tuple[list[pa.Array], Positions]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file in the log, which orders by what makes the order of rows."""
+
+    modified_ms: int
+    file: DataFile
+
+
+class DeltaTable(TableHandle):
+    """A Delta table at one version."""
+
+    format: ClassVar[str] = "delta"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        adds_columns_in_place=False, survives_process=True
+    )
+
+    def __init__(self, location: Location, version: int, schema: pa.Schema) -> None:
+        super().__init__(location, version, schema)
+        self._physical = physical_schema(schema, location.uri)
+        self._listed: list[_Entry] | None = None
+        self._starts = np.zeros(1, np.int64)
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, object]:
+        state = self.__dict__.copy()
+        del state["_lock"]
+        return {**state, "_listed": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    @property
+    def _entries(self) -> list[_Entry]:
+        with self._lock:
+            if self._listed is None:
+                self._listed = self._list_files(_log(self._location, self._version))
+                counts = [entry.file.num_rows for entry in self._listed]
+                self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+            return self._listed
+
+    def _list_files(self, log: Log) -> list[_Entry]:
+        actions = pa.table(log.get_add_actions(flatten=True))
+        filesystem = _filesystem(self._location)
+        num_records = (
+            actions["num_records"].to_pylist()
+            if "num_records" in actions.column_names
+            else [None] * actions.num_rows
+        )
+        listed = zip(
+            actions["modification_time"].to_pylist(),
+            actions["path"].to_pylist(),
+            num_records,
+            actions["size_bytes"].to_pylist(),
+            strict=True,
+        )
+        return [
+            _Entry(modified, DataFile(filesystem, path, rows, size, self._physical))
+            for modified, path, rows, size in sorted(listed, key=lambda entry: entry[:2])
+        ]
+
+    # Reading ------------------------------------------------------------------------------------
+
+    def _num_rows(self) -> int:
+        with translated(self._location, "Counting rows"):
+            return sum(entry.file.num_rows for entry in self._entries)
+
+    def _count(self, predicate: Node) -> int:
+        with translated(self._location, "Counting rows"):
+            return sum(len(positions) for _, positions in self._matches(predicate))
+
+    def num_bytes(self) -> int:
+        """Bytes of the data files of this version."""
+        with translated(self._location, "Reading the log"):
+            return sum(entry.file.num_bytes for entry in self._entries)
+
+    def _matches(self, predicate: Node) -> Iterator[tuple[int, Positions]]:
+        """The number of each file, and the positions in it of rows for which a predicate holds."""
+        names = sorted(columns_of(predicate))
+        expression = to_arrow(predicate)
+        for number, entry in enumerate(self._entries):
+            yield number, entry.file.matches(expression, names)
+
+    def _read(
+        self,
+        columns: list[str],
+        predicate: Node | None,
+        limit: int | None,
+        batch_size: int | None,
+        with_row_index: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        if predicate is not None:
+            found = self._matching_rows(columns, predicate, batch_size)
+        elif columns:
+            found = self._all_rows(columns, batch_size)
+        else:
+            found = iter([([], np.arange(self._num_rows()))])
+        for arrays, positions in translated_stream(self._location, "Reading rows", found):
+            if limit is not None:
+                arrays = [array.slice(0, limit) for array in arrays]
+                positions = positions[:limit]
+                limit -= len(positions)
+            names = list(columns)
+            if with_row_index:
+                arrays, names = [*arrays, pa.array(positions, pa.uint64())], [*names, ROW_INDEX]
+            yield pa.RecordBatch.from_arrays(arrays, names)
+            if limit == 0:
+                return
+
+    def _all_rows(self, columns: list[str], batch_size: int | None) -> Iterator[_Rows]:
+        start = 0
+        for entry in self._entries:
+            for batch in entry.file.batches(columns, batch_size):
+                yield batch.columns, np.arange(start, start + batch.num_rows)
+                start += batch.num_rows
+
+    def _matching_rows(
+        self, columns: list[str], predicate: Node, batch_size: int | None
+    ) -> Iterator[_Rows]:
+        for number, found in self._matches(predicate):
+            start, entry = self._starts[number], self._entries[number]
+            if not columns and found.size:
+                yield [], found + start
+                continue
+            for rows in entry.file.take(found, columns) if found.size else ():
+                for batch in rows.to_batches(max_chunksize=batch_size):
+                    positions, found = found[: batch.num_rows], found[batch.num_rows :]
+                    yield batch.columns, positions + start
+
+    def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        order = np.argsort(positions, kind="stable")
+        ascending = positions[order]
+        with translated(self._location, "Taking rows"):
+            bounds = np.searchsorted(ascending, self._starts)
+            rows = [
+                with_types(batch, schema)
+                for number in np.flatnonzero(np.diff(bounds))
+                for part in self._entries[number].file.take(
+                    ascending[bounds[number] : bounds[number + 1]] - self._starts[number], columns
+                )
+                for batch in part.to_batches()
+            ]
+        inverse = np.empty_like(order)
+        inverse[order] = np.arange(len(order))
+        return pa.Table.from_batches(rows, schema=schema).take(pa.array(inverse))
+
+    # Versions -----------------------------------------------------------------------------------
+
+    def versions(self) -> list[VersionInfo]:
+        """Versions still readable, oldest first."""
+        names: dict[int, list[str]] = {}
+        for tag, version in sorted(self._tags().items()):
+            names.setdefault(version, []).append(tag)
+        with translated(self._location, "Listing versions"):
+            history = _log(self._location, None).history()
+        cleaned = self._cleaned()
+        return [
+            VersionInfo(
+                entry["version"],
+                dt.datetime.fromtimestamp(entry["timestamp"] / 1000, dt.UTC),
+                {key: str(value) for key, value in entry.get(_PROPERTIES, {}).items()},
+                tuple(names.get(entry["version"], ())),
+            )
+            for entry in reversed(history)
+            if cleaned.spares(entry["version"])
+        ]
+
+    def is_readable(self, version: int) -> bool:
+        """Whether `cleanup` left this version."""
+        return self._cleaned().spares(version)
+
+    def _latest_version(self) -> int:
+        return int(_log(self._location, None).version())
+
+    def _open(self, version: int) -> Table:
+        return self if version == self._version else open_at(self._location, version)
+
+    def _tags(self) -> dict[str, int]:
+        filesystem = _filesystem(self._location)
+        with translated(self._location, "Listing tags"):
+            files = filesystem.get_file_info(
+                pafs.FileSelector(_TAGS, allow_not_found=True, recursive=False)
+            )
+            return {
+                info.base_name.removesuffix(".json"): _read_json(filesystem, info.path)["version"]
+                for info in files
+                if info.is_file and info.base_name.endswith(".json")
+            }
+
+    def _set_tag(self, name: str, version: int | None) -> None:
+        filesystem, path = _filesystem(self._location), f"{_TAGS}/{name}.json"
+        with translated(self._location, "Setting a tag"):
+            if version is None:
+                filesystem.delete_file(path)
+            else:
+                _write_json(filesystem, path, {"version": version})
+
+    # Writing ------------------------------------------------------------------------------------
+
+    def _stager(self, schema: pa.Schema) -> _DeltaStager:
+        return _DeltaStager(self._location, schema)
+
+    def _commit(
+        self,
+        log: Log,
+        added: list[AddAction],
+        removed: list[str],
+        properties: dict[str, str],
+        *,
+        mode: str = "append",
+        schema: pa.Schema | None = None,
+        moves_rows_only: bool = False,
+    ) -> Table:
+        """Publish files on top of `log`, or raise ConflictError."""
+        from deltalake._internal import RemoveAction
+
+        lib = _library()
+        now = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [
+            *added,
+            *(RemoveAction(path, not moves_rows_only, now) for path in removed),
+        ]
+        physical = log.schema()
+        if schema is not None:
+            physical = lib.Schema.from_arrow(physical_schema(schema, self.uri))
+        # Without retries the commit is this version or none.
+        made = log.version() + 1
+        with translated(self._location, "Committing"):
+            log.create_write_transaction(
+                actions,
+                mode,
+                physical,
+                commit_properties=_commit_properties(properties),
+                post_commithook_properties=_hooks(),
+            )
+        return DeltaTable(self._location, made, schema or self._schema)
+
+    def _append(
+        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int | None
+    ) -> Table:
+        if expected_version is not None:
+            log = _log(self._location, expected_version)
+            return self._commit(log, _added(pieces, _after(log)), [], properties)
+        for _ in range(_APPEND_TRIES):
+            log = _log(self._location, None)
+            if declared_schema(_arrow_schema(log)) != self._schema:
+                break
+            try:
+                return self._commit(log, _added(pieces, _after(log)), [], properties)
+            except ConflictError:
+                continue
+        raise self._conflict(self._version)
+
+    def _overwrite(
+        self, pieces: Sequence[Piece], properties: dict[str, str], schema: pa.Schema
+    ) -> Table:
+        log = _log(self._location, self._version)
+        added = _added(pieces, _after(log))
+        return self._commit(log, added, [], properties, mode="overwrite", schema=schema)
+
+    def _replace(
+        self, removed: Positions, pieces: Sequence[Piece], properties: dict[str, str]
+    ) -> Table:
+        log = _log(self._location, self._version)
+        entries = self._entries
+        bounds = np.searchsorted(removed, self._starts)
+        rewritten, gone = [], []
+        for number in np.flatnonzero(np.diff(bounds)):
+            entry = entries[number]
+            local = removed[bounds[number] : bounds[number + 1]] - self._starts[number]
+            gone.append(entry.file.path)
+            if local.size < entry.file.num_rows:
+                kept = _without(entry.file.batches(self._schema.names, None), local)
+                rewritten.append(self._rewrite(entry, kept, self._physical))
+        added = [*rewritten, *_added(pieces, _after(log))]
+        return self._commit(log, added, gone, properties)
+
+    def _rewrite(
+        self, entry: _Entry, batches: Iterator[pa.RecordBatch], schema: pa.Schema
+    ) -> AddAction:
+        """Write rows that take the place of a file's."""
+        with translated(self._location, "Rewriting rows"):
+            file = write_file(
+                _filesystem(self._location), rewritten_name(entry.file.path), batches, schema
+            )
+        return _add(file.path, file.num_rows, file.num_bytes, entry.modified_ms)
+
+    def _extend(
+        self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, properties: dict[str, str]
+    ) -> Table:
+        log = _log(self._location, self._version)
+        extended = pa.schema([*self._schema, *schema])
+        physical = physical_schema(extended, self.uri)
+        added = Splitter(batches)
+        files = [
+            self._rewrite(
+                entry,
+                _side_by_side(entry.file.batches(self._schema.names, None), added, physical),
+                physical,
+            )
+            for entry in self._entries
+        ]
+        added.finish()
+        return self._commit(log, files, [], properties, mode="overwrite", schema=extended)
+
+    # Care ---------------------------------------------------------------------------------------
+
+    def _compact(self, properties: dict[str, str]) -> Table:
+        log = _log(self._location, self._version)
+        added, gone = [], []
+        for group in _runs_of_small_files(self._entries):
+            rows = chain.from_iterable(
+                entry.file.batches(self._schema.names, None) for entry in group
+            )
+            added.append(self._rewrite(group[0], rows, self._physical))
+            gone += [entry.file.path for entry in group]
+        if not gone:
+            return self
+        return self._commit(log, added, gone, properties, moves_rows_only=True)
+
+    def _cleaned(self) -> _Cleaned:
+        filesystem = _filesystem(self._location)
+        with translated(self._location, "Looking up what was cleaned"):
+            if filesystem.get_file_info(_CLEANED).type == pafs.FileType.NotFound:
+                return _Cleaned(0, frozenset())
+            stored = _read_json(filesystem, _CLEANED)
+        return _Cleaned(stored["before"], frozenset(stored["kept"]))
+
+    def _cleanup(self, older_than: dt.timedelta, dry_run: bool) -> CleanupReport:
+        known, horizon = self.versions(), dt.datetime.now(dt.UTC) - older_than
+        tagged = {info.version for info in known if info.tags}
+        before = min(
+            (info.version for info in known if info.created_at > horizon),
+            default=known[-1].version,
+        )
+        kept = [info.version for info in known if info.version >= before or info.version in tagged]
+        removed = [info.version for info in known if info.version not in kept]
+        filesystem = _filesystem(self._location)
+        with translated(self._location, "Cleaning up"):
+            log = _log(self._location, None)
+            live, dead = self._paths(log, kept), self._paths(log, removed)
+            files = filesystem.get_file_info(pafs.FileSelector("", recursive=False))
+            garbage = [
+                info
+                for info in files
+                if info.is_file
+                and info.base_name.endswith(".parquet")
+                and info.base_name not in live
+                # A file that no version ever had may be of a writer that is still at work.
+                and (info.base_name in dead or info.mtime <= horizon)
+            ]
+            if not dry_run:
+                # First the promise not to read, then the files.
+                spared = sorted(tagged & {version for version in kept if version < before})
+                _write_json(filesystem, _CLEANED, {"before": before, "kept": spared})
+                for info in garbage:
+                    filesystem.delete_file(info.path)
+        return CleanupReport(len(removed), sum(info.size for info in garbage), dry_run)
+
+    def _paths(self, log: Log, versions: list[int]) -> set[str]:
+        paths: set[str] = set()
+        for version in versions:
+            log.load_as_version(version)
+            paths.update(pa.table(log.get_add_actions(flatten=True))["path"].to_pylist())
+        return paths
+
+
+@dataclass(frozen=True)
+class _Cleaned:
+    """What clean-ups took: versions before `before`, but for those that were tagged then."""
+
+    before: int
+    kept: frozenset[int]
+
+    def spares(self, version: int) -> bool:
+        return version >= self.before or version in self.kept
+
+
+def _read_json(filesystem: pafs.FileSystem, path: str) -> Any:
+    with filesystem.open_input_stream(path) as stream:
+        return json.loads(stream.read())
+
+
+def _write_json(filesystem: pafs.FileSystem, path: str, value: object) -> None:
+    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(json.dumps(value).encode())
+
+
+def _add(path: str, num_rows: int, num_bytes: int, modified_ms: int) -> AddAction:
+    from deltalake.transaction import AddAction
+
+    stats = json.dumps({"numRecords": num_rows})
+    return AddAction(path, num_bytes, {}, modified_ms, data_change=True, stats=stats)
+
+
+def _added(pieces: Sequence[Piece], first_ms: int) -> list[AddAction]:
+    return [
+        _add(json.loads(piece.payload)["path"], piece.num_rows, piece.num_bytes, first_ms + place)
+        for place, piece in enumerate(pieces)
+    ]
+
+
+def _after(log: Log) -> int:
+    """A time after that of each file, so that what is added comes last."""
+    times = pa.table(log.get_add_actions(flatten=True))["modification_time"].to_pylist()
+    return max(time.time_ns() // 1_000_000, max(times, default=0) + 1)
+
+
+def _without(batches: Iterator[pa.RecordBatch], removed: Positions) -> Iterator[pa.RecordBatch]:
+    """The batches without the rows at these sorted positions."""
+    start = 0
+    for batch in batches:
+        low, high = np.searchsorted(removed, [start, start + batch.num_rows])
+        keep = np.ones(batch.num_rows, bool)
+        keep[removed[low:high] - start] = False
+        start += batch.num_rows
+        if keep.any():
+            yield batch.filter(pa.array(keep))
+
+
+def _side_by_side(
+    left: Iterator[pa.RecordBatch], right: Splitter, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The columns of both; `right` is cut to the batches of `left`."""
+    for batch in left:
+        parts = list(right.next_rows(batch.num_rows))
+        start = 0
+        for part in parts:
+            here = batch.slice(start, part.num_rows)
+            start += part.num_rows
+            yield pa.RecordBatch.from_arrays(
+                [*here.columns, *part.columns], [field.name for field in schema]
+            )
+
+
+def _runs_of_small_files(entries: list[_Entry]) -> Iterator[list[_Entry]]:
+    """Neighbours that fit into one file together, two or more at a time."""
+    run: list[_Entry] = []
+    for entry in entries:
+        if run and sum(other.file.num_bytes for other in [*run, entry]) > _FILE_BYTES:
+            if len(run) > 1:
+                yield run
+            run = []
+        run.append(entry)
+    if len(run) > 1:
+        yield run

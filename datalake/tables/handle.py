@@ -314,7 +314,7 @@ class TableHandle(ABC):
                 "The commit mode is not known", expected="append or overwrite", found=mode
             )
         if expected_version not in {None, self._version}:
-            self._moved_on(expected_version)
+            raise self._conflict(expected_version)
         return self._overwrite(pieces, dict(properties or {}), self._schema)
 
     def append(self, data: Batches, *, properties: Mapping[str, str] | None = None) -> Table:
@@ -405,10 +405,10 @@ class TableHandle(ABC):
     def _expect_latest(self) -> None:
         """Refuse a stale handle before work is done for it; the commit itself checks again."""
         if self._latest_version() != self._version:
-            self._moved_on(self._version)
+            raise self._conflict(self._version)
 
-    def _moved_on(self, expected_version: int | None) -> None:
-        raise ConflictError(
+    def _conflict(self, expected_version: int | None) -> ConflictError:
+        return ConflictError(
             "The table has changed since it was opened; nothing was published",
             where=self.uri,
             expected=f"version {expected_version}",

@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError
 from datalake.schema import is_media
-from datalake.tables.batches import as_reader, conform
+from datalake.tables.batches import Splitter, as_reader, conform
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node
@@ -31,6 +31,9 @@ from datalake.uri import Location
 
 if TYPE_CHECKING:
     import lance
+    from lance import LanceOperation
+
+    BaseOperation = LanceOperation.BaseOperation
 
 __all__ = ["LanceTable", "create", "drop", "exists", "open_at"]
 
@@ -291,8 +294,7 @@ class LanceTable(TableHandle):
                 infos.append(
                     VersionInfo(
                         number,
-                        # Lance gives local time without a zone.
-                        entry["timestamp"].astimezone(dt.UTC),
+                        _in_utc(entry["timestamp"]),
                         dict(properties or {}),
                         tuple(names.get(number, ())),
                     )
@@ -330,7 +332,7 @@ class LanceTable(TableHandle):
         )
 
     def _commit(
-        self, dataset: lance.LanceDataset, operation: object, properties: dict[str, str]
+        self, dataset: lance.LanceDataset, operation: BaseOperation, properties: dict[str, str]
     ) -> Table:
         """Publish an operation on top of `dataset`, or raise ConflictError."""
         from lance import LanceDataset
@@ -359,8 +361,7 @@ class LanceTable(TableHandle):
                 return self._commit(latest, LanceOperation.Append(_fragments(pieces)), properties)
             except ConflictError:
                 continue
-        self._moved_on(self._version)
-        raise AssertionError  # _moved_on raises.
+        raise self._conflict(self._version)
 
     def _append_strictly(
         self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int
@@ -417,12 +418,12 @@ class LanceTable(TableHandle):
         from lance import LanceOperation
 
         stored = _stored(schema)
-        rows = _Splitter(batches, stored)
+        rows = Splitter(batches)
         fragments, merged = [], None
         with translated(self._location, "Adding columns"):
             for fragment in self._dataset.get_fragments():
                 reader = pa.RecordBatchReader.from_batches(
-                    stored, rows.next_rows(fragment.count_rows())
+                    stored, (_under(b, stored) for b in rows.next_rows(fragment.count_rows()))
                 )
                 metadata, merged = fragment.merge_columns(reader)
                 fragments.append(metadata)
@@ -457,14 +458,22 @@ class LanceTable(TableHandle):
         # Lance reads zero as "not given".
         age = max(older_than, dt.timedelta(microseconds=1))
         with translated(self._location, "Cleaning up"):
-            if dry_run:
-                act = latest.explain_cleanup_old_versions
-            else:
-                act = latest.cleanup_old_versions
             # Lance keeps unpublished files for seven days unless it is told that nobody writes.
-            done = act(age, delete_unverified=not older_than, error_if_tagged_old_versions=False)
-        removed = done.stats if dry_run else done
+            removed = (
+                latest.explain_cleanup_old_versions(
+                    age, delete_unverified=not older_than, error_if_tagged_old_versions=False
+                ).stats
+                if dry_run
+                else latest.cleanup_old_versions(
+                    age, delete_unverified=not older_than, error_if_tagged_old_versions=False
+                )
+            )
         return CleanupReport(removed.old_versions, removed.bytes_removed, dry_run)
+
+
+def _in_utc(timestamp: Any) -> dt.datetime:
+    """Lance's time of a version, which is local and without a zone."""
+    return cast("dt.datetime", timestamp).astimezone(dt.UTC)
 
 
 def _fragments(pieces: Sequence[Piece]) -> list[Any]:
@@ -518,30 +527,3 @@ class _RowIndex:
             addresses = fragment.scanner(columns=[], with_row_address=True).to_table()["_rowaddr"]
             self._live[order] = (addresses.to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.int64)
         return self._live[order]
-
-
-class _Splitter:
-    """Cuts one stream of rows into runs of given lengths."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
-        self._batches = batches
-        self._schema = schema
-        self._rest: pa.RecordBatch | None = None
-
-    def next_rows(self, num_rows: int) -> Iterator[pa.RecordBatch]:
-        """The next `num_rows` rows, or fewer where the stream ends."""
-        while num_rows:
-            batch = self._rest if self._rest is not None else next(self._batches, None)
-            self._rest = None
-            if batch is None:
-                return
-            if batch.num_rows > num_rows:
-                self._rest = batch.slice(num_rows)
-                batch = batch.slice(0, num_rows)
-            num_rows -= batch.num_rows
-            yield _under(batch, self._schema)
-
-    def finish(self) -> None:
-        """Read to the end, which raises if there are too many rows."""
-        for _ in self._batches:
-            pass

@@ -25,7 +25,7 @@ from datalake.tables.predicate_sql import DUCKDB, to_sql
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
 from datalake.uri import Location
 
-__all__ = ["MemoryTable", "create", "drop", "open_at"]
+__all__ = ["MemoryTable", "create", "drop", "known", "open_at"]
 
 _BATCH_ROWS: Final = 8192
 
@@ -92,6 +92,11 @@ def drop(location: Location) -> None:
     """
     _store(location)
     del _STORES[location.uri]
+
+
+def known() -> list[str]:
+    """The uris of the tables there are, sorted."""
+    return sorted(_STORES)
 
 
 def _store(location: Location) -> _Store:
@@ -223,7 +228,7 @@ class MemoryTable(TableHandle):
     def _publish(self, rows: pa.Table, properties: dict[str, str], expected: int) -> Table:
         with self._store.lock:
             if self._latest_version() != expected:
-                self._moved_on(expected)
+                raise self._conflict(expected)
             return self._open(self._store.publish(rows, properties))
 
     def _append(
@@ -233,7 +238,7 @@ class MemoryTable(TableHandle):
             latest = self._latest_version()
             rows = self._store.versions[latest].rows
             if rows.schema != self._schema:
-                self._moved_on(self._version)
+                raise self._conflict(self._version)
             rows = pa.concat_tables([rows, self._staged(pieces, self._schema)])
             expected = latest if expected_version is None else expected_version
             return self._publish(rows, properties, expected)

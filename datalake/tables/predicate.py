@@ -380,7 +380,9 @@ class _Parser:
         given = [value for value in constants if value.value is not None]
         if any(isinstance(value.value, float) for value in given):
             given = [
-                Constant(float(value.value), pa.float64()) if _is_int(value) else value
+                Constant(float(value.value), pa.float64())
+                if isinstance(value.value, int)
+                else value
                 for value in given
             ]
         aligned = [self._aligned(left, value) for value in given]

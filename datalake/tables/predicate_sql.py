@@ -43,7 +43,7 @@ class Dialect:
 
     def type_name(self, data_type: pa.DataType) -> str:
         """The SQL name of a type."""
-        return dict(self.types)[data_type]
+        return str(dict(self.types)[data_type])
 
 
 _NUMBERS: Final = (
