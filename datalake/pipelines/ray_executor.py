@@ -1,0 +1,136 @@
+"""Staging on Ray Data: the one place that starts or joins a Ray cluster.
+
+The rows of the Ray dataset are unit indices; what comes back is small. Files and rows travel
+between the workers and the stores, never through Ray's object store.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from datalake.errors import LakeError, MissingPackageError, StoreError
+from datalake.pipelines.stage import StagedUnit, StageJob, stage_unit
+
+__all__ = ["RayExecutor"]
+
+_OBJECT_STORE_BYTES: Final = 128 << 20
+_MAX_BLOCKS: Final = 10_000
+
+
+class RayExecutor:
+    """Stages units in tasks of Ray Data, as many at once as there are workers.
+
+    A cluster that this process has joined already is used as it is; else the one at `address` or
+    `RAY_ADDRESS`; else a new one on this machine, which ends with the executor.
+    """
+
+    def __init__(
+        self, *, num_workers: int | None = None, address: str | None = None, debug: bool = False
+    ) -> None:
+        self._wanted = num_workers
+        self._address = address
+        self._debug = debug
+        self._started = False
+
+    @property
+    def num_workers(self) -> int:
+        """How many units are worked on at once."""
+        import ray
+
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        return self._wanted or max(1, int(resources.get("CPU", 1)))
+
+    def __enter__(self) -> Self:
+        # Ray reads it when it is imported.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingPackageError.of("ray", "ray", "Ingesting with Ray") from error
+        if not ray.is_initialized():
+            self._start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._started:
+            import ray
+
+            ray.shutdown()
+
+    def _start(self) -> None:
+        import ray
+
+        address = self._address or os.environ.get("RAY_ADDRESS")
+        # A cluster that is up has these already, and refuses to be told.
+        num_cpus, object_store = (None, None) if address else (self._wanted, _OBJECT_STORE_BYTES)
+        try:
+            with warnings.catch_warnings(action="default" if self._debug else "ignore"):
+                ray.init(
+                    address=address or "local",
+                    num_cpus=num_cpus,
+                    object_store_memory=object_store,
+                    include_dashboard=False,
+                    logging_level=logging.INFO if self._debug else logging.ERROR,
+                    log_to_driver=self._debug,
+                )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise StoreError(
+                "The Ray cluster cannot be joined" if address else "Ray cannot be started",
+                where=address or "this machine",
+                found=" ".join(str(error).split()),
+                fix="Stage in this process (--executor local), or name a cluster (--ray-address)",
+            ) from error
+        self._started = True
+
+    def run(self, job: StageJob, num_units: int) -> Iterator[StagedUnit]:
+        """What became of each unit, in the order in which they are done.
+
+        Raises:
+            LakeError: what staging a unit raised.
+        """
+        import ray.data
+
+        if not self._debug:
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
+        indices = ray.data.range(num_units, override_num_blocks=min(num_units, _MAX_BLOCKS))
+        stage: Any = _stage  # Ray's own hint leaves out what it passes on as fn_kwargs.
+        staged = indices.map_batches(
+            stage, batch_size=1, fn_kwargs={"job": job}, concurrency=self.num_workers
+        )
+        staged.context.enable_progress_bars = self._debug
+        seen: set[int] = set()
+        # Ray prints the death of a worker on stdout, which belongs to results.
+        with redirect_stdout(sys.stderr if self._debug else io.StringIO()):
+            batches: Iterable[Any] = staged.iter_batches(batch_size=None, batch_format="pyarrow")
+            for batch in batches:
+                for outcome in map(pickle.loads, batch.column("outcome").to_pylist()):
+                    if isinstance(outcome, LakeError):
+                        raise outcome
+                    # A task whose result was lost after it had been read is run again.
+                    if outcome.index not in seen:
+                        seen.add(outcome.index)
+                        yield outcome
+
+
+def _stage(batch: Any, job: StageJob) -> dict[str, npt.NDArray[Any]]:
+    """Stage the units whose indices are the column `id`; an error of ours is a result too."""
+    outcomes = []
+    for index in batch["id"]:
+        outcome: StagedUnit | LakeError
+        try:
+            outcome = stage_unit(job, int(index))
+        except LakeError as error:
+            outcome = error
+        outcomes.append(pickle.dumps(outcome))
+    return {"outcome": np.array(outcomes, dtype=object)}

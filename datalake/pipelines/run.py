@@ -1,0 +1,263 @@
+"""One run of the ingest, from the plan to the report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, Protocol
+
+from datalake.connector import Corpus
+from datalake.errors import InputError, StoppedError
+from datalake.lake import Lake, Lineage
+from datalake.pipelines.columns import Columns, widen
+from datalake.pipelines.executors import Executor
+from datalake.pipelines.ledger import Ledger
+from datalake.pipelines.patience import is_hopeless
+from datalake.pipelines.plan import Plan, Planner
+from datalake.pipelines.publish import OvertakenError, Publisher
+from datalake.pipelines.refusals import Quarantine
+from datalake.pipelines.refused import Refused
+from datalake.pipelines.report import RunReport
+from datalake.pipelines.settings import Settings
+from datalake.pipelines.stage import StageJob
+from datalake.pipelines.workspace import local_folder, shared_folder
+from datalake.tables import Table
+from datalake.tables.failures import translated
+from datalake.uri import Location
+
+__all__ = ["ProgressSink", "Run"]
+
+_MAX_PLANS: Final = 5
+
+
+class ProgressSink(Protocol):
+    """What is told how far a run is."""
+
+    def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
+        """`done` of `total` rows are dealt with."""
+        ...
+
+
+class Run:
+    """Brings one table up to date with one corpus. `run` may be called once."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        table_name: str,
+        corpus: Corpus,
+        *,
+        connector: str,
+        format: str | None,  # noqa: A002 - the word everybody uses
+        settings: Settings,
+        lineage: Lineage,
+        executor: Executor,
+        progress: ProgressSink | None,
+        dry_run: bool,
+    ) -> None:
+        self._lake = lake
+        self._table_name = table_name
+        self._corpus = corpus
+        self._columns = Columns.of(corpus.extra)
+        self._format = format
+        self._settings = settings
+        self._lineage = lineage
+        self._executor = executor
+        self._progress = progress
+        self._ledger = Ledger(lake, table_name, corpus.source)
+        self._report = RunReport(
+            run_id=lineage.run_id,
+            table=table_name,
+            corpus=corpus.source,
+            connector=connector,
+            root=str(corpus.root),
+            dry_run=dry_run,
+            on_error=settings.on_error,
+        )
+
+    def run(self) -> RunReport:
+        """Plan, stage and publish; anew if another writer wrote rows of this corpus meanwhile.
+
+        Raises:
+            LakeError: see `ingest`.
+        """
+        for attempt in range(1, _MAX_PLANS + 1):
+            try:
+                self._attempt()
+                break
+            except OvertakenError:
+                if attempt == _MAX_PLANS:
+                    raise
+        return self._report
+
+    def _attempt(self) -> None:
+        report = self._report
+        table = self._find_table()
+        if report.version_before is None and table is not None:
+            report.version_before = report.version_after = table.version
+        with (
+            local_folder() as folder,
+            Planner(self._corpus, self._columns, self._settings, folder) as planner,
+        ):
+            with self._timed("plan_s"), translated(Location(str(folder)), "Planning"):
+                planner.read_corpus(table)
+                plan = planner.compare(self._ledger.read(), table)
+            report.begin(plan)
+            self._judge(plan, planner)
+            if not report.dry_run and plan.parts:
+                self._work(planner, plan, self._prepare(table))
+        report.num_in_quarantine = self._quarantine().num_rows()
+
+    def _find_table(self) -> Table | None:
+        """The table as it is now, if it is there.
+
+        Raises:
+            InputError: it is there in another format than the one asked for.
+            SchemaError: it cannot hold this corpus.
+        """
+        if self._table_name not in self._lake:
+            return None
+        table = self._lake[self._table_name]
+        if table.format not in (self._format or table.format, "memory"):
+            raise InputError(
+                f"The table {self._table_name} has another format",
+                where=table.uri,
+                expected=str(self._format),
+                found=table.format,
+                fix="Leave --format out, or choose another table name",
+            )
+        self._report.added_columns = tuple(self._columns.missing_from(table.schema).names)
+        known = self._columns.schema.names
+        self._report.unfilled_columns = tuple(
+            name for name in table.schema.names if name not in known
+        )
+        return table
+
+    def _judge(self, plan: Plan, planner: Planner) -> None:
+        """Stop before anything is written if what is known already is too bad.
+
+        Raises:
+            InputError: there is a bad item and bad items shall raise.
+            StoppedError: there are too many bad items.
+        """
+        if not plan.known_refusals:
+            return
+        if self._settings.on_error == "raise":
+            raise _bad_item(planner.first_refusals(1)[0], self._corpus)
+        num_bad = sum(plan.known_refusals.values())
+        if is_hopeless(num_bad, 0, plan.num_to_do, self._settings.max_bad_fraction):
+            examples = "; ".join(
+                f"{refused.path}: {refused.detail}" for refused in planner.first_refusals(3)
+            )
+            raise self._stopped(
+                num_bad, plan.num_to_do, f"nothing was written. The first of them: {examples}"
+            )
+
+    def _prepare(self, table: Table | None) -> Table:
+        """The table, made or widened so that it can hold this corpus."""
+        if table is None:
+            return self._lake.create(
+                self._table_name,
+                self._columns.schema,
+                format=self._format or "lance",
+                lineage=self._lineage,
+            )
+        missing = self._columns.missing_from(table.schema)
+        return widen(table, missing, self._lineage.properties())
+
+    def _work(self, planner: Planner, plan: Plan, table: Table) -> None:
+        with shared_folder(self._lake, self._lineage.run_id) as workspace, ExitStack() as stack:
+            units = workspace.join("units.arrow")
+            buckets: list[int] = []
+            if plan.num_pending:
+                with self._timed("startup_s"):
+                    stack.enter_context(self._executor)
+                with self._timed("plan_s"), translated(workspace, "Writing the plan"):
+                    buckets = planner.write_units(units, self._executor.num_workers)
+            planner.close()
+            publisher = Publisher(
+                table,
+                plan,
+                units=units,
+                buckets=buckets,
+                ledger=self._ledger,
+                quarantine=self._quarantine() if self._settings.on_error == "quarantine" else None,
+                lineage=self._lineage,
+                report=self._report,
+            )
+            job = StageJob(
+                root=self._corpus.root,
+                units=units,
+                workspace=workspace,
+                stager=table.stager(),
+                schema=table.schema,
+                settings=self._settings,
+            )
+            with self._timed("work_s"):
+                self._stage(job, plan, len(buckets), publisher)
+                publisher.publish()
+
+    def _stage(self, job: StageJob, plan: Plan, num_units: int, publisher: Publisher) -> None:
+        num_seen = num_bad = 0
+        started = time.monotonic()
+        for unit in self._executor.run(job, num_units) if num_units else ():
+            publisher.add(unit)
+            num_seen += unit.num_items
+            num_bad += len(unit.refused)
+            if self._progress is not None:
+                left_s = (plan.num_pending / num_seen - 1) * (time.monotonic() - started)
+                self._progress.update(
+                    num_seen,
+                    total=plan.num_pending,
+                    note=f"{num_bad:,} refused, {left_s:,.0f} s left",
+                )
+            if unit.refused and self._settings.on_error == "raise":
+                publisher.publish()
+                raise _bad_item(unit.refused[0], self._corpus)
+            limit = self._settings.max_bad_fraction
+            if is_hopeless(num_bad, num_seen, plan.num_to_do, limit):
+                publisher.publish()
+                raise self._stopped(num_bad, num_seen, "what was committed stays")
+
+    def _quarantine(self) -> Quarantine:
+        return Quarantine(
+            self._lake,
+            self._table_name,
+            self._corpus.source,
+            format=self._format or "lance",
+            lineage=self._lineage,
+        )
+
+    def _stopped(self, num_bad: int, num_rows: int, kept: str) -> StoppedError:
+        # Rounded up, so that going on with the fraction that is named does go on.
+        fraction = math.ceil(1000 * num_bad / num_rows) / 1000
+        return StoppedError(
+            "The ingest stopped, as too many rows are bad",
+            where=str(self._corpus.root),
+            expected=f"at most a fraction of {self._settings.max_bad_fraction:g}",
+            found=f"{num_bad:,} of {num_rows:,} rows; {kept}",
+            fix=f"See why with: datalake quarantine {self._table_name}. Then mend the files and"
+            " run the same command again, which goes on where it stopped; or go on as it is with"
+            f" --max-bad-fraction {fraction:g}",
+        )
+
+    @contextmanager
+    def _timed(self, field: str) -> Iterator[None]:
+        """Add the seconds of the block to a field of the report."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = getattr(self._report, field) + time.monotonic() - started
+            setattr(self._report, field, seconds)
+
+
+def _bad_item(refused: Refused, corpus: Corpus) -> InputError:
+    return InputError(
+        f"A row cannot be ingested [{refused.reason}]",
+        where=f"{corpus.root}: {refused.path}",
+        found=refused.detail,
+        fix="Mend it and run the same command again, or use --on-error quarantine",
+    )
