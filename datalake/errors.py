@@ -75,7 +75,8 @@ class LakeError(Exception):
             parts.append(f"Found {self.found.rstrip('.')}")
         if self.fix:
             parts.append(self.fix.rstrip("."))
-        return ". ".join(parts) + "."
+        paragraph = ". ".join(parts)
+        return paragraph if paragraph.endswith(("?", "…")) else paragraph + "."
 
     def __str__(self) -> str:
         return self._paragraph()

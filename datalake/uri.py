@@ -141,7 +141,10 @@ class Location:
                 "endpoint_url": opts.endpoint,
                 "client_kwargs": client,
                 "config_kwargs": {
-                    "s3": {"addressing_style": "path" if opts.path_style else "auto"}
+                    "s3": {"addressing_style": "path" if opts.path_style else "auto"},
+                    # An endpoint that does not answer is reported within seconds.
+                    "connect_timeout": 3,
+                    "retries": {"max_attempts": 3, "mode": "standard"},
                 },
             }
         try:

@@ -11,7 +11,8 @@ from typer.core import TyperGroup
 
 from datalake import plugins
 from datalake.cli.session import command, new_app
-from datalake.errors import ConfigError
+from datalake.cli.startup import hide_pandas
+from datalake.errors import ConfigError, NotFoundError, nearest
 
 __all__ = ["app"]
 
@@ -32,6 +33,9 @@ _COMMANDS: Final = {
     "rm": "datalake.cli.care:rm",
 }
 
+# These are used often and do little.
+_LOOKING: Final = frozenset({"ls", "info", "head", "log", "versions", "quarantine"})
+
 
 class _LazyGroup(TyperGroup):
     """Commands by name: our own, then those that plug-ins bring."""
@@ -40,14 +44,17 @@ class _LazyGroup(TyperGroup):
         return [*_COMMANDS, *plugins.names(_PLUGINS)]
 
     # typer's own class of the result is private.
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _LOOKING:
+            hide_pandas()
         if cmd_name in _COMMANDS:
             module, _, function = _COMMANDS[cmd_name].partition(":")
             own = new_app("")
             command(own, cmd_name)(getattr(import_module(module), function))
             return typer.main.get_command(own)
-        if cmd_name not in plugins.names(_PLUGINS):
-            return None
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            raise NotFoundError(f"There is no command {cmd_name!r}", fix=nearest(cmd_name, known))
         mounted = plugins.load(_PLUGINS, cmd_name)
         if not isinstance(mounted, typer.Typer):
             raise ConfigError(

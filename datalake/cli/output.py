@@ -113,7 +113,7 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dt.datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
+        return f"{value:%Y-%m-%d %H:%M:%S}" + ("Z" if value.tzinfo == dt.UTC else "")
     if isinstance(value, bytes):
         return str(_Media("bytes", len(value)))
     if isinstance(value, Mapping):

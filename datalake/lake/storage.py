@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from datalake.errors import CredentialsError, DiskFullError, InputError, LakeError, StoreError
+from datalake.errors import InputError
+from datalake.tables.failures import translated
 from datalake.uri import Location
 
 __all__ = ["children", "mark", "marked"]
 
 _MARKER: Final = "lake.json"
 _FORMAT_VERSION: Final = 1
-_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def children(folder: Location) -> list[str]:
@@ -26,7 +24,7 @@ def children(folder: Location) -> list[str]:
     Raises:
         StoreError: the store refused or did not answer.
     """
-    with _store_errors(folder, "A folder cannot be listed"):
+    with translated(folder, "Listing the folder"):
         try:
             if folder.is_local:
                 return sorted(os.listdir(folder.uri))
@@ -47,7 +45,7 @@ def marked(lake: Location) -> bool:
         StoreError: the store refused or did not answer.
     """
     marker = lake.join(_MARKER)
-    with _store_errors(lake, "The lake cannot be read"):
+    with translated(lake, "Opening the lake"):
         try:
             content = _read(marker)
         except NotADirectoryError as error:
@@ -89,7 +87,7 @@ def mark(lake: Location) -> None:
         StoreError: the store refused or did not answer.
     """
     content = json.dumps({"format": "datalake", "format_version": _FORMAT_VERSION}).encode() + b"\n"
-    with _store_errors(lake, "The lake cannot be created"), suppress(FileExistsError):
+    with translated(lake, "Creating the lake"), suppress(FileExistsError):
         _create(lake.join(_MARKER), content)
 
 
@@ -111,29 +109,3 @@ def _create(file: Location, content: bytes) -> None:
         return
     filesystem, remote_path = file.filesystem()
     filesystem.pipe_file(remote_path, content, mode="create")
-
-
-@contextmanager
-def _store_errors(where: Location, what: str) -> Iterator[None]:
-    """Raise what the drivers raise as the toolkit's errors."""
-    try:
-        yield
-    except LakeError:
-        raise
-    except PermissionError as error:
-        raise CredentialsError(what, where=str(where), found=_reason(error)) from error
-    except OSError as error:
-        kind = DiskFullError if error.errno in _NO_ROOM else StoreError
-        raise kind(what, where=str(where), found=_reason(error)) from error
-    except Exception as error:
-        # botocore's errors have no common base with the others, and its import is dear.
-        if not type(error).__module__.startswith(("botocore", "aiobotocore")):
-            raise
-        refused = "Credentials" in type(error).__name__
-        raise (CredentialsError if refused else StoreError)(
-            what, where=str(where), found=_reason(error)
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -38,7 +38,7 @@ _FULL: Final = re.compile(r"no space left|os error 28\b|quota exceeded", re.IGNO
 _READ_ONLY: Final = re.compile(r"read-only file system|os error 30\b", re.IGNORECASE)
 _UNREACHABLE: Final = re.compile(
     r"error sending request|connection refused|dns error|timed? ?out|tcp connect|unreachable|"
-    r"failed to lookup|client error \(connect\)",
+    r"failed to lookup|could not connect|client error \(connect\)",
     re.IGNORECASE,
 )
 _MISSING: Final = re.compile(
