@@ -31,6 +31,7 @@ class Session:
     lake_uri: str
     storage: StorageOptions
     as_json: bool
+    debug: bool
 
     def open_lake(self, *, create: bool = False) -> Lake:
         """Open the lake; commands that only read leave `create` false."""
@@ -143,7 +144,7 @@ def _session(
             rich_help_panel=_PANEL,
         ),
     ] = None,
-    debug: Annotated[  # noqa: ARG001 (read by console.run, which also sees failures to parse)
+    debug: Annotated[  # console.run reads it too, as it also sees failures to parse
         bool,
         typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL),
     ] = False,
@@ -151,4 +152,4 @@ def _session(
     storage = StorageOptions(
         endpoint=endpoint, region=region, path_style=path_style, profile=profile
     )
-    return Session(lake_uri=lake, storage=storage, as_json=json)
+    return Session(lake_uri=lake, storage=storage, as_json=json, debug=debug)

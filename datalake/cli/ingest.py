@@ -1,0 +1,123 @@
+"""`datalake ingest`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Annotated, Literal
+
+import typer
+
+from datalake.audio import Preset
+from datalake.cli import console
+from datalake.errors import InputError
+from datalake.pipelines import ingest as bring_up_to_date
+from datalake.pipelines.executors import Executor, LocalExecutor
+from datalake.pipelines.recognition import recognise
+from datalake.pipelines.settings import ExecutorName, OnError
+from datalake.uri import locate
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    session: console.Session,
+    path: Annotated[str, typer.Argument(metavar="PATH_OR_URI", help="The corpus.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table, made if need be.")],
+    connector: Annotated[
+        str | None, typer.Option(help="The corpus's format; left out, it is recognised.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the connector; may be repeated."),
+    ] = None,
+    format: Annotated[  # noqa: A002 - the option's name
+        Literal["lance", "delta"] | None,
+        typer.Option(help="The format of a new table (lance if left out)."),
+    ] = None,
+    on_error: Annotated[
+        OnError,
+        typer.Option(help="Keep bad rows in TABLE.quarantine, only count them, or stop at one."),
+    ] = "quarantine",
+    max_bad_fraction: Annotated[
+        float, typer.Option(help="Stop if a larger fraction of the rows is bad.")
+    ] = 0.01,
+    transcode: Annotated[
+        Preset | None, typer.Option(help="Store 16 kHz mono FLAC, not the original bytes.")
+    ] = None,
+    min_duration: Annotated[float, typer.Option(help="Refuse shorter files (seconds).")] = 0.0,
+    max_duration: Annotated[float, typer.Option(help="Refuse longer files (seconds).")] = 3600.0,
+    part_rows: Annotated[
+        int, typer.Option(help="About how many rows a part has in a first ingest.")
+    ] = 4096,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing; report what would be done.")
+    ] = False,
+    executor: Annotated[
+        ExecutorName, typer.Option(help="Work on Ray, or in this process.")
+    ] = "ray",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="How many tasks Ray runs at once.")
+    ] = None,
+    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster that is up.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Bring a table up to date with a corpus.
+
+    What is new is added, what changed is replaced, what is gone is kept and counted. A run that
+    stopped or was killed is gone on with by running it again. Exits 3 while rows of the corpus
+    stand refused, and 1 if too many were.
+    """
+    root = locate(path, session.storage)
+    if connector is None:
+        evidence = recognise(root)
+        connector = evidence.connector
+        if not quiet:
+            typer.echo(f"{connector}: {'; '.join(evidence.found)}", err=True)
+    with ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(console.Progress("ingest"))
+        report = bring_up_to_date(
+            session.open_lake(create=True),
+            root,
+            table,
+            connector=connector,
+            connector_options=_options(option or ()),
+            format=format,
+            on_error=on_error,
+            max_bad_fraction=max_bad_fraction,
+            transcode=transcode,
+            min_duration_s=min_duration,
+            max_duration_s=max_duration,
+            part_rows=part_rows,
+            dry_run=dry_run,
+            executor=_executor(executor, workers, ray_address, session.debug),
+            progress=progress,
+        )
+    if session.as_json:
+        console.print_json(report.as_dict())
+    else:
+        typer.echo(report)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def _executor(
+    name: ExecutorName, workers: int | None, address: str | None, debug: bool
+) -> Executor:
+    if name == "local":
+        return LocalExecutor()
+    from datalake.pipelines.ray_executor import RayExecutor
+
+    return RayExecutor(num_workers=workers, address=address, debug=debug)
+
+
+def _options(pairs: Iterable[str]) -> dict[str, str]:
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(
+                "An option of the connector cannot be read", expected="NAME=VALUE", found=pair
+            )
+        options[name] = value
+    return options
