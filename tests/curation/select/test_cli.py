@@ -36,7 +36,8 @@ def curate(lake_uri: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_selects_and_saves_with_lineage(lake_uri: str) -> None:
     done = curate(lake_uri, "corpus", "--cap", "4", "--seed", "2", "--as", "four", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr.startswith("WARNING: The ratio reached is 0.96 where 1 was asked")
     facts = json.loads(done.stdout)
     assert facts["totals"]["spoof"]["num_kept"] == 100
     assert facts["totals"]["bonafide"]["num_kept"] == 96
@@ -69,9 +70,9 @@ def test_shows_the_largest_domains_and_what_became_of_the_mixture(lake_uri: str)
     first = lines[1].split()
     assert first[:5] + first[6:] == ["a", "bonafide", "90", "75", "0.062", "0.833", "yes"]
     assert lines[21] == "… and 7 smaller domains (--all shows them)"
-    # 25 spoof domains of 30 rows each, before and after.
+    # 25 spoof domains of 30 rows (73 s) each, before and after.
     spoof = next(line.split() for line in lines if line.startswith("spoof"))
-    assert spoof == ["spoof", "25", "750", "750", "0.521", "0.521", "25", "25"]
+    assert spoof == ["spoof", "25", "750", "750", "0.507", "0.507", "25", "25"]
     assert "selection      not saved (--as)" in lines
     assert done.stderr.startswith("WARNING: The cap of 30 binds no spoof domain")
     assert datalake.open_lake(lake_uri).tables() == ["corpus"]
