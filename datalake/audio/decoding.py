@@ -99,7 +99,8 @@ def _decode_wave(data: bytes, header: WaveHeader) -> npt.NDArray[np.float32] | N
     if dtype is None:
         return None
     raw: npt.NDArray[Any] = np.frombuffer(data, dtype, count, start).reshape(shape)
-    samples = raw.astype(np.float32)
+    with np.errstate(over="ignore"):
+        samples = raw.astype(np.float32)
     if raw.dtype == np.uint8:
         samples = (samples - np.float32(128)) / np.float32(128)
     elif raw.dtype.kind == "i":

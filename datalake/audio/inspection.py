@@ -9,16 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.audio.boxes import check_aiff, check_mp4
+from datalake.audio.flac import FlacHeader, parse_flac
 from datalake.audio.info import AudioInfo, BadAudio
 from datalake.audio.kinds import Kind, id3_size, kind_of_suffix, likeness, sniff
 from datalake.audio.mpeg import check_adts, check_mp3
 from datalake.audio.ogg import check_pages
 from datalake.audio.riff import WaveHeader, parse_wave
-from datalake.audio.streams import Stream, open_libav, open_sndfile
+from datalake.audio.streams import Stream, open_flac, open_libav, open_sndfile
 from datalake.quarantine import Reason
 
 __all__ = ["inspect", "open_stream"]
 
+_LARGEST: Final = np.finfo(np.float32).max
 _CHECKS: Final = {
     "ogg": check_pages,
     "mp3": check_mp3,
@@ -51,8 +53,8 @@ def inspect(data: bytes, *, suffix: str = "") -> AudioInfo:
             return AudioInfo.of(
                 header.num_samples, header.sample_rate_hz, header.num_channels, header.codec
             )
-    if kind == "flac":
-        return _inspect_flac(data)
+    if kind == "flac" and (flac := parse_flac(data)).num_samples:
+        return _inspect_flac(data, flac)
     stream = open_stream(data, kind)
     num_samples = 0
     for block in stream.blocks:
@@ -72,6 +74,8 @@ def open_stream(data: bytes, kind: Kind) -> Stream:
         check(data)
     if kind in ("mp4", "adts"):
         return open_libav(data)
+    if kind == "flac":
+        return open_flac(data)
     if kind == "mp3":
         # libsndfile wants a frame as the first bytes.
         data = data[id3_size(data) :].lstrip(b"\0")
@@ -98,7 +102,8 @@ def _check_finite(data: bytes, header: WaveHeader) -> None:
     if dtype is None:
         return
     count = header.num_samples * header.num_channels
-    bad = ~np.isfinite(np.frombuffer(data, dtype, count, header.data_start))
+    # Not so for NaN, and for what float32 cannot hold.
+    bad = ~(np.abs(np.frombuffer(data, dtype, count, header.data_start)) <= _LARGEST)
     if bad.any():
         raise BadAudio.of(
             Reason.NON_FINITE,
@@ -106,24 +111,15 @@ def _check_finite(data: bytes, header: WaveHeader) -> None:
         )
 
 
-def _inspect_flac(data: bytes) -> AudioInfo:
+def _inspect_flac(data: bytes, header: FlacHeader) -> AudioInfo:
     """Decode a FLAC file and compare the samples with the MD5 in its header."""
-    start = id3_size(data)
-    info = data[start + 8 : start + 42]
-    if len(info) < 34:
-        raise BadAudio.of(Reason.TRUNCATED, f"the file ends after {len(data)} bytes")
-    rate_hz = int.from_bytes(info[10:13], "big") >> 4
-    if rate_hz == 0:
-        raise BadAudio.of(Reason.BAD_HEADER, "a sample rate of 0 Hz")
-    depth = (int.from_bytes(info[12:14], "big") >> 4 & 0x1F) + 1
-    stream = open_sndfile(data[start:], "int16" if depth <= 16 else "int32")
     digest, num_samples = hashlib.md5(usedforsecurity=False), 0
+    stream = open_flac(data, "int16" if header.bit_depth <= 16 else "int32")
     for block in stream.blocks:
         num_samples += len(block)
-        digest.update(_flac_bytes(block, depth))
-    stated = info[18:34]
+        digest.update(_flac_bytes(block, header.bit_depth))
     # An encoder that writes to a pipe cannot go back to fill the MD5 in.
-    if any(stated) and digest.digest() != stated:
+    if any(header.md5) and digest.digest() != header.md5:
         raise BadAudio.of(Reason.CORRUPT, "the samples do not match the MD5 in the header")
     return AudioInfo.of(num_samples, stream.sample_rate_hz, stream.num_channels, "flac")
 

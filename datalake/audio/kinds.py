@@ -94,12 +94,14 @@ def _sniff_frames(data: bytes) -> Kind | None:
 
 
 def id3_size(data: bytes) -> int:
-    """Bytes that an ID3v2 tag at the start takes; 0 if there is none."""
-    if data[:3] != b"ID3" or len(data) < 10:
-        return 0
-    a, b, c, d = data[6:10]
-    footer = 10 if data[5] & 0x10 else 0
-    return 10 + footer + ((a & 0x7F) << 21 | (b & 0x7F) << 14 | (c & 0x7F) << 7 | d & 0x7F)
+    """Bytes that ID3v2 tags at the start take, one or several; 0 if there is none."""
+    start = 0
+    while data[start : start + 3] == b"ID3" and len(data) >= start + 10:
+        a, b, c, d = data[start + 6 : start + 10]
+        footer = 10 if data[start + 5] & 0x10 else 0
+        size = (a & 0x7F) << 21 | (b & 0x7F) << 14 | (c & 0x7F) << 7 | d & 0x7F
+        start += 10 + footer + size
+    return start
 
 
 def likeness(data: bytes) -> str:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from datalake.audio.flac import explain_failure, parse_flac
 from datalake.audio.info import BadAudio
 from datalake.errors import MissingPackageError
 from datalake.quarantine import Reason
 
-__all__ = ["Stream", "open_libav", "open_sndfile"]
+__all__ = ["Stream", "open_flac", "open_libav", "open_sndfile"]
+
+Dtype: TypeAlias = Literal["float32", "int16", "int32"]
 
 _BLOCK_SAMPLES: Final = 1 << 16
 
@@ -38,6 +41,16 @@ _SUBTYPES: Final = {
 }
 
 
+class _Memory(io.BytesIO):
+    """Bytes as a file. A damaged header makes libsndfile seek before the start: that stays put."""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+
 @dataclass(frozen=True)
 class Stream:
     """Audio being decoded. `blocks` can be read once; each is (num_samples, num_channels)."""
@@ -45,13 +58,11 @@ class Stream:
     sample_rate_hz: int
     num_channels: int
     codec: str
-    bit_depth: int | None
-    """Bits of a sample where the codec is lossless."""
     blocks: Iterator[npt.NDArray[Any]]
 
 
-def open_sndfile(data: bytes, dtype: Literal["float32", "int16", "int32"] = "float32") -> Stream:
-    """Decode with libsndfile: WAV, FLAC, Ogg Vorbis and Opus, MP3, AIFF.
+def open_sndfile(data: bytes, dtype: Dtype = "float32") -> Stream:
+    """Decode with libsndfile: WAV, Ogg Vorbis and Opus, MP3, AIFF.
 
     Reading `blocks` raises BadAudio (`truncated`) if decoding ends before what the header counts.
 
@@ -64,7 +75,7 @@ def open_sndfile(data: bytes, dtype: Literal["float32", "int16", "int32"] = "flo
     except ImportError as error:
         raise MissingPackageError.of("soundfile", "audio", "Decoding audio") from error
     try:
-        file = soundfile.SoundFile(io.BytesIO(data))
+        file = soundfile.SoundFile(_Memory(data))
     except soundfile.SoundFileError as error:
         raise BadAudio.of(Reason.CORRUPT, str(error)) from error
 
@@ -84,10 +95,35 @@ def open_sndfile(data: bytes, dtype: Literal["float32", "int16", "int32"] = "flo
                 num_read += len(block)
                 yield block
 
-    is_flac = file.format == "FLAC"
-    depth = int(file.subtype.removeprefix("PCM_").removeprefix("S")) if is_flac else None
-    codec = "flac" if is_flac else _SUBTYPES.get(file.subtype, file.subtype.lower())
-    return Stream(file.samplerate, file.channels, codec, depth, blocks())
+    codec = _SUBTYPES.get(file.subtype, file.subtype.lower())
+    return Stream(file.samplerate, file.channels, codec, blocks())
+
+
+def open_flac(data: bytes, dtype: Dtype = "float32") -> Stream:
+    """Decode FLAC with libsndfile, and tell a cut file from a damaged one.
+
+    Reading `blocks` raises BadAudio (`truncated` or `corrupt`).
+
+    Raises:
+        BadAudio: as above, or `bad_header`.
+        MissingPackageError: soundfile is not installed.
+    """
+    header = parse_flac(data)
+    if header.num_samples == 0:
+        # libsndfile needs the number; an encoder that writes to a pipe leaves it out.
+        return open_libav(data)
+    try:
+        stream = open_sndfile(data[header.start :], dtype)
+    except BadAudio as error:
+        raise explain_failure(data, header, error.refusal.detail) from error
+
+    def blocks() -> Iterator[npt.NDArray[Any]]:
+        try:
+            yield from stream.blocks
+        except BadAudio as error:
+            raise explain_failure(data, header, error.refusal.detail) from error
+
+    return replace(stream, codec="flac", blocks=blocks())
 
 
 def open_libav(data: bytes) -> Stream:
@@ -109,6 +145,10 @@ def open_libav(data: bytes) -> Stream:
         container.close()
         raise BadAudio.of(Reason.NOT_AUDIO, "a container without an audio track")
     track = container.streams.audio[0]
+    context: Any = track.codec_context
+    if context is None:
+        container.close()
+        raise BadAudio.of(Reason.CORRUPT, "audio of an unknown codec")
 
     def blocks() -> Iterator[npt.NDArray[np.float32]]:
         with container:
@@ -118,10 +158,10 @@ def open_libav(data: bytes) -> Stream:
             except (av.FFmpegError, ValueError) as error:
                 raise BadAudio.of(Reason.CORRUPT, str(error)) from error
 
-    codec = track.codec_context.name
+    codec = context.name
     # FFmpeg has two decoders for these and names them after the implementation.
     codec = {"mp3float": "mp3", "libopus": "opus", "libvorbis": "vorbis"}.get(codec, codec)
-    return Stream(track.rate or 0, track.codec_context.channels, codec, None, blocks())
+    return Stream(track.rate or 0, context.channels, codec, blocks())
 
 
 def _float_samples(frame: Any) -> npt.NDArray[np.float32]:
