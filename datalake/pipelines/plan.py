@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -136,7 +136,7 @@ class Planner:
         load(
             self._db,
             "taken",
-            table.scan(["utt_id", "part_id"], where=f"source IN ({among})"),
+            _scan(table, ["utt_id", "part_id"], where=f"source IN ({among})"),
             pa.schema([("utt_id", pa.string()), ("part_id", pa.string())]),
             columns="utt_id, part_id AS holder",
             where=f"part_id IS NULL OR NOT {ours}",
@@ -197,7 +197,7 @@ class Planner:
     def _count_held(self, table: Table) -> Counter[str]:
         """How many rows of each part of this corpus the table holds."""
         held: Counter[str] = Counter()
-        for batch in table.scan(["part_id"], where=self._prefix_range()):
+        for batch in self._scan_ours(table, ["part_id"]):
             for entry in pc.value_counts(batch.column(0)).to_pylist():
                 held[entry["values"]] += entry["counts"]
         prefix = f"{self._corpus.source}/"
@@ -206,10 +206,14 @@ class Planner:
             {name: num for name, num in held.items() if "/" not in name.removeprefix(prefix)}
         )
 
-    def _prefix_range(self) -> str:
+    def _scan_ours(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of this corpus, and of any whose name goes on after a slash."""
+        if "part_id" not in table.schema.names:
+            return iter(())
         # '0' follows '/': a range that every format can evaluate, and skip files by.
         source = self._corpus.source
-        return f"part_id >= {_text(source + '/')} AND part_id < {_text(source + '0')}"
+        where = f"part_id >= {_text(source + '/')} AND part_id < {_text(source + '0')}"
+        return _scan(table, names, where=where)
 
     def _fingerprints(self) -> list[tuple[int, str, int]]:
         """(bucket, fingerprint, number of items) of each part.
@@ -239,7 +243,7 @@ class Planner:
         load(
             self._db,
             "known",
-            [] if table is None else table.scan(names, where=self._prefix_range()),
+            [] if table is None else self._scan_ours(table, names),
             pa.schema([(name, pa.string()) for name in names]),
             where=f"{self._is_ours('part_id')} AND part_id NOT IN (SELECT part_id FROM settled)",
         )
@@ -331,6 +335,15 @@ class Planner:
                 keys = np.stack([batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)])
                 units.write(keys.T, batch.select(items.names))
         return units.buckets
+
+
+def _scan(table: Table, names: Sequence[str], *, where: str) -> Iterator[pa.RecordBatch]:
+    """Text columns of a table; one that the table has yet to get is null."""
+    present = [name for name in names if name in table.schema.names]
+    for batch in table.scan(present, where=where):
+        columns = dict(zip(present, batch.columns, strict=True))
+        absent = pa.nulls(batch.num_rows, pa.string())
+        yield pa.record_batch({name: columns.get(name, absent) for name in names})
 
 
 def _text(value: str) -> str:
