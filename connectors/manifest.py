@@ -164,7 +164,7 @@ def _read(plan: _Plan) -> Iterator[Row]:
         }
         values = {"file_id": stem(path), "source": plan.folder, **values, **plan.constants}
         row = Row(path=path, **values)._replace(
-            origin=f"{name}:{number}", extra=tuple(record[column] for column in plan.extra)
+            origin=f"{name}:{number}", extra=tuple(record[column] or None for column in plan.extra)
         )
         yield labelled(row, plan.spellings)
 
