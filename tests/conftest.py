@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import s3_server  # noqa: F401 - a fixture
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import pyarrow as pa
 from datalake.errors import InputError, SchemaError, nearest
 from datalake.tables.protocol import Batches, RowIndices
 
-__all__ = ["Splitter", "as_positions", "as_reader", "conform", "conforms", "with_types"]
+__all__ = ["Source", "Splitter", "as_positions", "as_reader", "conform", "conforms", "with_types"]
 
 
 def as_reader(data: Batches, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
@@ -193,3 +194,33 @@ class Splitter:
         """Read to the end, so that a stream that checks its length gets to do so."""
         for _ in self._batches:
             pass
+
+
+class Source:
+    """A caller's batches, whose errors stay the caller's even where a library wraps them."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._error: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def unmasked(self) -> Iterator[None]:
+        """Raise the source's own error instead of what a library made of it."""
+        try:
+            yield
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise

@@ -30,7 +30,7 @@ from datalake.errors import (
     MissingPackageError,
     NotFoundError,
 )
-from datalake.tables.batches import Splitter, as_reader, conform, with_types
+from datalake.tables.batches import Source, Splitter, as_reader, conform, with_types
 from datalake.tables.delta_files import DataFile, name_part, rewritten_name, write_file
 from datalake.tables.delta_schema import declared_schema, physical_schema
 from datalake.tables.failures import translated, translated_stream
@@ -124,7 +124,12 @@ def drop(location: Location) -> None:
         if location.is_local:
             pafs.LocalFileSystem().delete_dir(location.uri)
         else:
-            _filesystem(location).delete_dir_contents("", missing_dir_ok=True, accept_root_dir=True)
+            filesystem = _filesystem(location)
+            files = filesystem.get_file_info(pafs.FileSelector("", recursive=True))
+            # The log goes first: what is left by an interruption is no table.
+            for info in sorted(files, key=lambda info: not info.path.startswith("_delta_log/")):
+                if info.is_file:
+                    filesystem.delete_file(info.path)
 
 
 def _library() -> Any:
@@ -189,11 +194,12 @@ class _DeltaStager:
     schema: pa.Schema
 
     def write(self, data: Batches) -> list[Piece]:
-        batches = conform(as_reader(data, self.schema), self.schema, where=self.location.uri)
+        reader = as_reader(data, self.schema)
+        batches = Source(conform(reader, self.schema, where=self.location.uri))
         physical = physical_schema(self.schema, self.location.uri)
         filesystem, stem = _filesystem(self.location), f"part-{uuid.uuid4().hex}"
         pieces: list[Piece] = []
-        with translated(self.location, "Writing rows"):
+        with batches.unmasked(), translated(self.location, "Writing rows"):
             while (first := next(batches, None)) is not None:
                 file = write_file(
                     filesystem,
@@ -595,7 +601,8 @@ def _read_json(filesystem: pafs.FileSystem, path: str) -> Any:
 
 def _write_json(filesystem: pafs.FileSystem, path: str, value: object) -> None:
     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-    with filesystem.open_output_stream(path) as stream:
+    # Buffered, as delta-rs's streams take bytes and an unbuffered one would hand them a view.
+    with filesystem.open_output_stream(path, buffer_size=1 << 16) as stream:
         stream.write(json.dumps(value).encode())
 
 

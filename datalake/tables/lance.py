@@ -12,6 +12,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError
 from datalake.schema import is_media
-from datalake.tables.batches import Splitter, as_reader, conform
+from datalake.tables.batches import Source, Splitter, as_reader, conform
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node
@@ -153,22 +154,19 @@ class _LanceStager:
     def write(self, data: Batches) -> list[Piece]:
         from lance.fragment import write_fragments
 
-        batches = conform(as_reader(data, self.schema), self.schema, where=self.location.uri)
+        reader = as_reader(data, self.schema)
+        batches = Source(conform(reader, self.schema, where=self.location.uri))
         first = next(batches, None)
         if first is None:
             return []
 
-        def rows() -> Iterator[pa.RecordBatch]:
-            yield _under(first, stored)
-            for batch in batches:
-                yield _under(batch, stored)
-
         stored = _stored(self.schema)
         if self._opened is None:
             self._opened = _dataset(self.location, self.version)
-        with translated(self.location, "Writing rows"):
+        with batches.unmasked(), translated(self.location, "Writing rows"):
+            rows = (_under(batch, stored) for batch in chain([first], batches))
             fragments = write_fragments(
-                pa.RecordBatchReader.from_batches(stored, rows()),
+                pa.RecordBatchReader.from_batches(stored, rows),
                 self._opened,
                 schema=stored,
                 # New field ids for a new schema; the ids of the table's fields otherwise.
@@ -416,11 +414,13 @@ class LanceTable(TableHandle):
         self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, properties: dict[str, str]
     ) -> Table:
         from lance import LanceOperation
+        from lance.schema import LanceSchema
 
         stored = _stored(schema)
-        rows = Splitter(batches)
+        source = Source(batches)
+        rows = Splitter(source)
         fragments, merged = [], None
-        with translated(self._location, "Adding columns"):
+        with source.unmasked(), translated(self._location, "Adding columns"):
             for fragment in self._dataset.get_fragments():
                 reader = pa.RecordBatchReader.from_batches(
                     stored, (_under(b, stored) for b in rows.next_rows(fragment.count_rows()))
@@ -429,7 +429,7 @@ class LanceTable(TableHandle):
                 fragments.append(metadata)
         rows.finish()
         if merged is None:
-            merged = pa.schema([*self._dataset.schema, *stored])
+            merged = LanceSchema.from_pyarrow(pa.schema([*self._dataset.schema, *stored]))
         return self._commit(self._dataset, LanceOperation.Merge(fragments, merged), properties)
 
     # Care ---------------------------------------------------------------------------------------

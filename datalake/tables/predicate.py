@@ -522,8 +522,12 @@ class _Parser:
         """Both sides in one type in which they can be compared."""
         left, right = _plain(left), _plain(right)
         kinds = kind_of(left.type), kind_of(right.type)
-        if "null" in kinds and "other" not in kinds:
-            return _as(left, right.type), _as(right, left.type)
+        if kinds == ("null", "null"):
+            return Constant(None, _BOOLEAN), Constant(None, _BOOLEAN)
+        if kinds[0] == "null" and kinds[1] != "other":
+            return Constant(None, right.type), right
+        if kinds[1] == "null" and kinds[0] != "other":
+            return left, Constant(None, left.type)
         if kinds == ("time", "string") and isinstance(right, Constant):
             return self._aligned(left, self._time(str(right.value)))
         if kinds == ("string", "time") and isinstance(left, Constant):

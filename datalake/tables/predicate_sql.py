@@ -121,7 +121,7 @@ def to_sql(node: Node, dialect: Dialect) -> str:
 def _literal(node: Constant, dialect: Dialect) -> str:
     match node.value:
         case None:
-            return f"CAST(NULL AS {dialect.type_name(node.type)})"
+            return "CAST(NULL AS BOOLEAN)" if pa.types.is_boolean(node.type) else "NULL"
         case bool(value):
             return str(value).upper()
         case float(value):
