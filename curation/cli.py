@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NoReturn
 
+from curation.cli_probe import probe
 from curation.cli_select import select
 from datalake.cli import console
 
@@ -12,6 +13,7 @@ __all__ = ["app", "main"]
 
 app = console.new_app("Choose what to train on, and judge the choice.")
 console.command(app)(select)
+console.command(app)(probe)
 
 
 @app.callback()

@@ -14,10 +14,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 from curation.probe.detector import Design, NeuralDetector, choose_device
+from datalake.lake import SELECTION_ROWS, Selection
+from datalake.loader import Loader
 from datalake.tables import Table
 
 __all__ = ["FeatureStore", "Indices"]
@@ -69,7 +72,7 @@ class FeatureStore:
             with torch.no_grad():
                 features = self._front_end(waveforms.to(self.device)).cpu().numpy()
             self._shape = features.shape[1:]
-            self._file.write(np.ascontiguousarray(features, np.float32))
+            self._file.write(features.astype(np.float32, copy=False).tobytes())
             for row in indices.tolist():
                 self._slots[row] = len(self._slots)
             done += len(indices)
@@ -96,13 +99,39 @@ class FeatureStore:
         return torch.cat(parts).double().cpu().numpy()
 
     def _waveforms(self, rows: Indices) -> Iterator[tuple[Indices, Tensor]]:
-        from datalake.audio import decode
-        from datalake.loader.clips import crop, fill
+        """The rows' indices and waveforms (batch, num_samples), a batch at a time, in order."""
+        loader = Loader(
+            self._table,
+            selection=_selection_of(self._table, rows),
+            batch_size=_BATCH,
+            num_samples=self._num_samples,
+            sample_rate_hz=self._sample_rate_hz,
+            crop="head",
+            shuffle=False,
+            tail="short",
+            rank=0,
+            world_size=1,
+        )
+        for batch in loader:
+            yield batch["row_index"].numpy(), batch["audio"]
 
-        for begin in range(0, len(rows), _BATCH):
-            part = rows[begin : begin + _BATCH]
-            out = np.empty((len(part), self._num_samples), np.float32)
-            for line, data in zip(out, self._table.take(part, ["audio"])["audio"], strict=True):
-                samples, _ = decode(data.as_py(), sample_rate_hz=self._sample_rate_hz)
-                fill(line, crop(samples, self._num_samples, None), "repeat")
-            yield part, torch.from_numpy(out)
+
+def _selection_of(table: Table, rows: Indices) -> Selection:
+    """A selection of just these rows, for the loader; it is never saved."""
+    ids = table.take(rows, ["utt_id", "domain"])
+    columns = {
+        "row_index": pa.array(rows, pa.uint64()),
+        "utt_id": ids["utt_id"],
+        "domain": ids["domain"],
+        "rank": pa.array(range(len(rows)), pa.uint64()),
+        "weight": pa.array(np.ones(len(rows))),
+    }
+    return Selection(
+        name="",
+        table=table.uri,
+        table_version=table.version,
+        rows=pa.table(columns, schema=SELECTION_ROWS),
+        manifest=pa.table({}),
+        method="probe",
+        parameters={},
+    )

@@ -48,8 +48,10 @@ def find_overlaps(train: pa.Table, test: pa.Table) -> list[Overlap]:
 
 def leaked(train: pa.Table, test: pa.Table) -> npt.NDArray[np.bool_]:
     """Which training rows are utterances of the test, by id or by bytes; shape (num_train,)."""
-    seen = [np.asarray(_seen(train, test, column)) for column in _SAME_UTTERANCE]
-    return np.logical_or.reduce(seen)
+    mask = np.zeros(train.num_rows, dtype=np.bool_)
+    for column in _SAME_UTTERANCE:
+        mask |= np.asarray(_seen(train, test, column))
+    return mask
 
 
 def refuse_leaks(overlaps: list[Overlap]) -> None:
