@@ -144,7 +144,7 @@ class Location:
                     "s3": {"addressing_style": "path" if opts.path_style else "auto"},
                     # An endpoint that does not answer is reported within seconds.
                     "connect_timeout": 3,
-                    "retries": {"max_attempts": 3, "mode": "standard"},
+                    "retries": {"max_attempts": 2, "mode": "standard"},
                 },
             }
         try:

@@ -63,7 +63,9 @@ class _LazyGroup(TyperGroup):
                 expected="a typer.Typer",
                 found=type(mounted).__name__,
             )
-        return typer.main.get_command(mounted)
+        entry = typer.main.get_command(mounted)
+        entry.name = cmd_name
+        return entry
 
 
 app = new_app("An elastic data lake for speech and robot learning.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -85,10 +86,10 @@ def _ask(lake: Lake, name: str, num_rows: int, is_table: bool) -> None:
     question = f"Remove {name} ({num_rows:,} rows, all versions)"
     if broken:
         question += f", without which the selections {', '.join(broken)} cannot be loaded"
-    try:
-        agreed = typer.confirm(f"{question}?", err=True)
-    except typer.Abort:
-        # Standard input is closed or no terminal: nobody can agree.
-        agreed = False
-    if not agreed:
+    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    answer = sys.stdin.readline()
+    if not answer:
+        # Standard input is closed: nobody can agree, and nobody ended the line.
+        print(file=sys.stderr)  # noqa: T201
+    if answer.strip().lower() not in {"y", "yes"}:
         raise InputError("Nothing was removed", fix="Agree, or pass --yes")

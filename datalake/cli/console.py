@@ -16,6 +16,7 @@ reader of stdout went away.
 from __future__ import annotations
 
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -108,9 +109,9 @@ def _usage(name: str, error: typer.TyperException) -> str:
 
 
 def _reader_is_gone() -> bool:
-    """Whether stdout is the pipe that broke: what could not be written is still in its buffer."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return True
-    return False
+    """Whether stdout is the pipe that broke, and not a connection to a store."""
+    if not hasattr(select, "poll"):
+        return False
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0))

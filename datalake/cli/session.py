@@ -96,7 +96,7 @@ def _load_config(context: typer.Context, file: Path | None) -> Path | None:
         return file
     names: dict[str, str] = {}
     for parameter in context.command.params:
-        if parameter.name is None or parameter.name in {"config", "help"}:
+        if parameter.name in {None, "config", "debug", "help"}:
             continue
         long = [option[2:] for option in parameter.opts if option.startswith("--")]
         names.update(dict.fromkeys(long or [parameter.name], parameter.name))
