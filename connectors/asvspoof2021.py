@@ -75,10 +75,14 @@ class ASVspoof2021:
 
     def detect(self, root: Location) -> Evidence | None:
         """An evaluation folder by its name."""
-        _, found = _eval_folders(Tree(root))
+        tree, found = _eval_folders(Tree(root))
         if not found:
             return None
-        return Evidence(self.name, 0.95, tuple(f"the folder {folder}" for folder in found.values()))
+        seen = []
+        for partition, folder in found.items():
+            keys = _find_keys(tree, partition, folder, None)
+            seen.append(f"the folder {folder}, {'with' if keys else 'without'} keys")
+        return Evidence(self.name, 0.95, tuple(seen))
 
     def open(self, root: Location, options: Mapping[str, str]) -> ProtocolCorpus:
         """Open the evaluation sets that are there.

@@ -85,7 +85,7 @@ class Manifest:
             return Evidence(self.name, 0.4, (f"several manifests, of which to give one: {names}",))
         known = [name for name in _COLUMNS if name in columns]
         seen = ", ".join(f"{columns[name]} ({name})" for name in known)
-        confidence = 0.5 + sum(_CONFIDENCE.get(name, 0) for name in known)
+        confidence = round(0.5 + sum(_CONFIDENCE.get(name, 0) for name in known), 2)
         return Evidence(self.name, confidence, (f"the manifest {manifest.name}", f"columns {seen}"))
 
     def open(self, root: Location, options: Mapping[str, str]) -> ProtocolCorpus:
