@@ -345,7 +345,7 @@ class DeltaTable(TableHandle):
                     yield batch.columns, positions + start
 
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
-        schema = pa.schema([self._schema.field(name) for name in columns])
+        schema = self._selected(columns)
         order = np.argsort(positions, kind="stable")
         ascending = positions[order]
         with translated(self._location, "Taking rows"):

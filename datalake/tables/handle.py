@@ -61,6 +61,7 @@ class TableHandle(ABC):
         self._location = location
         self._version = version
         self._schema = schema
+        self._names: list[str] = schema.names
 
     def __repr__(self) -> str:
         return f"<{self.format} table {self.uri} at version {self.version}>"
@@ -184,7 +185,7 @@ class TableHandle(ABC):
                 )
         if not names and not with_row_index:
             raise InputError("A scan needs a column to read", where=self.uri)
-        schema = pa.schema([self._schema.field(name) for name in names])
+        schema = self._selected(names)
         if with_row_index:
             if ROW_INDEX in names:
                 raise SchemaError(
@@ -205,7 +206,7 @@ class TableHandle(ABC):
 
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
         if columns is None:
-            return list(self._schema.names)
+            return self._names
         for name in columns:
             if name not in self._schema.names:
                 raise SchemaError(
@@ -214,6 +215,12 @@ class TableHandle(ABC):
                     fix=nearest(name, self._schema.names),
                 )
         return list(columns)
+
+    def _selected(self, columns: list[str]) -> pa.Schema:
+        """The schema of these columns."""
+        if columns is self._names:
+            return self._schema
+        return pa.schema([self._schema.field(name) for name in columns])
 
     # Versions -----------------------------------------------------------------------------------
 
@@ -347,7 +354,7 @@ class TableHandle(ABC):
         names = self._columns([key] if isinstance(key, str) else key)
         if not names:
             raise InputError("An upsert needs a key", where=self.uri, expected="one column or more")
-        schema = pa.schema([self._schema.field(name) for name in names])
+        schema = self._selected(names)
         keys: list[pa.RecordBatch] = []
 
         def noting_keys() -> Iterator[pa.RecordBatch]:
