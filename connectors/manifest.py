@@ -70,7 +70,7 @@ class Manifest:
             f"the manifest's column that holds <name>: {', '.join(_COLUMNS)}",
         ),
         OptionSpec("set.<name>", f"a value for every row: {', '.join(_SETTABLE)}"),
-        OptionSpec("label.<label>", "spellings of bonafide or spoof, such as label.spoof=0,fake"),
+        OptionSpec("label.<name>", "spellings of bonafide or spoof, such as label.spoof=0,fake"),
         OptionSpec("root", "the folder that paths are relative to", "the manifest's folder"),
     )
 

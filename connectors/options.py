@@ -41,7 +41,7 @@ def group(given: Mapping[str, str], prefix: str, allowed: Sequence[str]) -> dict
             continue
         if name not in allowed:
             raise ConfigError(
-                f"The option {option!r} names no column",
+                f"The option {option!r} names nothing that is known",
                 expected=f"{prefix}. and one of {', '.join(allowed)}",
                 fix=nearest(name, allowed),
             )

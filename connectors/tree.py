@@ -70,7 +70,7 @@ class Tree:
     def above(self) -> Tree | None:
         """The tree of the folder that holds this one; None at the top of a store."""
         parent = posixpath.dirname(self.root.uri)
-        if parent.endswith((":/", "://")) or parent == self.root.uri:
+        if parent.endswith((":", ":/")) or parent == self.root.uri:
             return None
         return Tree(Location(parent, self.root.options))
 
