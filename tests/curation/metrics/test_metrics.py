@@ -88,7 +88,11 @@ def test_detection_costs_by_hand() -> None:
     # One of four bona fide below -log 1.9 = -.642, one of two spoofs above it:
     # (.25 * .95 + 10 * .5 * .05) / min(.95, .5).
     assert metrics.act_dcf([-1, 0, 1, 2], [-2, 0]) == pytest.approx(0.4875 / 0.5)
-    # Rejecting all but nothing wrong is free; an inverted detector costs what none costs.
+    # At the threshold itself a trial is accepted: no miss, and a false alarm.
+    threshold = -math.log(1.9)
+    assert metrics.act_dcf([threshold, 1], [-2]) == 0
+    assert metrics.act_dcf([1], [threshold]) == pytest.approx(10 * 0.05 / 0.5)
+    # Rejecting nothing but spoofs is free; an inverted detector costs what none costs.
     assert metrics.min_dcf([1, 2], [-2, -1]) == 0
     assert metrics.min_dcf([-2, -1], [1, 2]) == 1
 

@@ -171,6 +171,16 @@ def test_twins_of_one_id_are_ordered_by_position() -> None:
     assert selection.rows["rank"].to_pylist() == [0, 1]
 
 
+def test_equal_places_are_ordered_by_id(monkeypatch) -> None:
+    # With places of one digit, every domain of this size has ties.
+    monkeypatch.setattr(key_scan, "PLACE_DIGITS", 1)
+    monkeypatch.setattr(key_scan, "_likely_share", lambda keep, size: 1.0)
+    keys = key_table({"a/x": 80})
+    selection = select(stored(keys, shuffle=4), cap=31, ratio=0)
+    ordered = sorted(keys["utt_id"].to_pylist(), key=lambda utt_id: (place(0, utt_id)[0], utt_id))
+    assert chosen(selection) == {utt_id: ("a/x", rank) for rank, utt_id in enumerate(ordered[:31])}
+
+
 def test_only_keys_are_read(monkeypatch) -> None:
     table = stored(CORPUS.append_column("audio", pa.array([b"RIFF"] * CORPUS.num_rows)))
     read: list[str] = []
