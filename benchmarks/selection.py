@@ -1,9 +1,9 @@
 """Select from very many key rows: seconds, peak memory, and whether the rows are the right ones.
 
-    python benchmarks/selection.py                       # 10 million rows, checked against an oracle
-    python benchmarks/selection.py --rows 100000000      # the target: under 2 minutes and 6 GB
+    python benchmarks/selection.py                  # 10 million rows, checked against an oracle
+    python benchmarks/selection.py --rows 100000000 # the target: under 2 minutes and 6 GB
 
-Builds a Lance table of keys in Zipf domains (about 35 bytes a row on disk), selects with DOSS in a
+Builds a Lance table of keys in Zipf domains (about 25 bytes a row on disk), selects with DOSS in a
 process of its own, and removes the table. Up to 10 million rows the selection is compared with a
 plain sort of everything.
 """
