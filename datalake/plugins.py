@@ -31,7 +31,8 @@ def load(group: str, name: str) -> object:
         return point.load()
     except LakeError:
         raise
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
+        # Importing runs a stranger's code: anything may come out of it.
         raise LakeError(
             f"The plug-in {name} cannot be loaded",
             where=f"{group}: {point.value}",

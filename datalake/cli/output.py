@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import typer
 
@@ -142,6 +143,8 @@ def _plain(value: object) -> object:
         return {"kind": value.kind, "num_bytes": value.num_bytes}
     if isinstance(value, str | int | None):
         return value
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
     return str(value)
 
 
