@@ -41,7 +41,7 @@ _PARTITIONS: Final = ("LA", "PA")
 _LINE: Final = ("speaker", "utterance", "environment", "attack", "label")
 _WITHIN: Final = re.compile(r"asvspoof2019_(la|pa)_\w+", re.IGNORECASE)
 _PROTOCOL: Final = re.compile(
-    r"ASVspoof2019\.(?:LA|PA)\.cm\.(train|dev|eval)\.tr[nl]\.txt", re.IGNORECASE
+    r"ASVspoof2019\.(?:LA|PA)\.cm\.(?:train|dev|eval)\.tr[nl]\.txt", re.IGNORECASE
 )
 _SPLITS: Final = ("train", "dev", "eval")
 
@@ -135,9 +135,8 @@ def _splits(tree: Tree, partition: str, place: str) -> Iterator[_Split]:
     base = place.rpartition("/")[0]
     prefix = f"{base}/" if base else ""
     protocols = {
-        match[1].lower(): f"{place}/{name}"
-        for name in tree.names(place)
-        if (match := _PROTOCOL.fullmatch(name))
+        name.split(".")[3].lower(): f"{place}/{name}"
+        for name in tree.file_names(_PROTOCOL.fullmatch, place)
     }
     for split in _SPLITS:
         audio = tree.find(f"{prefix}ASVspoof2019_{partition}_{split}/flac")

@@ -40,7 +40,7 @@ _EXTRA: Final = ("gender", "codec", "codec_q", "codec_seed", "attack_condition")
 _LINE: Final = ("speaker", "utterance", *_EXTRA, "attack", "label", "unused")
 _OLD_LINE: Final = ("speaker", "utterance", "gender", "attack_condition", "attack", "label")
 _PROTOCOL: Final = re.compile(
-    r"ASVspoof5\.(train|dev|eval)(?:\.track_1)?(?:\.metadata)?\.(?:tsv|txt)", re.IGNORECASE
+    r"ASVspoof5\.(?:train|dev|eval)(?:\.track_1)?(?:\.metadata)?\.(?:tsv|txt)", re.IGNORECASE
 )
 _AUDIO: Final = {"train": "flac_T", "dev": "flac_D", "eval": "flac_E_eval"}
 _WITHIN: Final = frozenset(folder.lower() for folder in _AUDIO.values())
@@ -117,11 +117,10 @@ def _protocols(tree: Tree) -> dict[str, str]:
     places = [""] + [name for name in tree.folders() if "protocol" in name.lower()]
     found: dict[str, str] = {}
     for place in places:
-        for name in tree.names(place):
-            if match := _PROTOCOL.fullmatch(name):
-                split = match[1].lower()
-                if split not in found or name.lower().endswith(".tsv"):
-                    found[split] = f"{place}/{name}" if place else name
+        for name in tree.file_names(_PROTOCOL.fullmatch, place):
+            split = name.split(".")[1].lower()
+            if split not in found or name.lower().endswith(".tsv"):
+                found[split] = f"{place}/{name}" if place else name
     return found
 
 

@@ -70,7 +70,7 @@ CONNECTOR: Final = InTheWild()
 
 
 def _is_root(tree: Tree) -> bool:
-    return _META in tree.names() and tree.first_lines(_META) == [_HEADER]
+    return bool(tree.find(_META)) and tree.first_lines(_META) == [_HEADER]
 
 
 def _read(root: Location) -> Iterator[Row]:

@@ -49,10 +49,10 @@ def label_of(spelling: str | None, own: Mapping[str, str] | None = None) -> str 
         return own[word]
     if word in ("", "-"):
         return None
-    try:
-        return _SPELLINGS[_SEPARATORS.sub("", word)]
-    except KeyError:
-        raise BadLabelError(f"{spelling!r} is no spelling of bona fide or spoof") from None
+    label = _SPELLINGS.get(word) or _SPELLINGS.get(_SEPARATORS.sub("", word))
+    if label is None:
+        raise BadLabelError(f"{spelling!r} is no spelling of bona fide or spoof")
+    return label
 
 
 def generator_of(label: str | None, name: str | None) -> str | None:

@@ -99,7 +99,7 @@ class Manifest:
         asked = group(options, "column", _COLUMNS)
         constants = group(options, "set", _SETTABLE)
         spellings = _spellings(group(options, "label", (BONAFIDE, SPOOF)))
-        is_file = is_record_file(root.name) and not Tree(root).names()
+        is_file = _is_file(root)
         manifest = RecordFile(root) if is_file else _only_manifest(root, asked)
         columns = _choose_columns(manifest, asked, constants)
         folder = posixpath.basename(posixpath.dirname(manifest.location.uri))
@@ -209,20 +209,18 @@ def _root_of(manifest: RecordFile, column: str) -> Location:
     return Location(shared, location.options)
 
 
+def _is_file(root: Location) -> bool:
+    """Whether the path is a manifest, and not a folder that is named like one."""
+    return is_record_file(root.name) and not Tree(root).names()
+
+
 def _find_manifests(root: Location) -> list[tuple[RecordFile, dict[str, str]]]:
     """The manifests at a path, with their columns; those without a column of paths are none."""
     tree = Tree(root)
-    if is_record_file(root.name) and not tree.names():
-        places = [root]
-    else:
-        places = [
-            root.join(name)
-            for name, is_folder in tree.names().items()
-            if not is_folder and is_record_file(name)
-        ]
+    names = [""] if _is_file(root) else tree.file_names(is_record_file)
     found = []
-    for place in places:
-        manifest = RecordFile(place)
+    for name in names:
+        manifest = RecordFile(root.join(name) if name else root)
         try:
             columns = _usual_columns(manifest.columns)
             path = columns.get("path")
@@ -237,8 +235,7 @@ def _find_manifests(root: Location) -> list[tuple[RecordFile, dict[str, str]]]:
 
 
 def _only_manifest(root: Location, asked: Mapping[str, str]) -> RecordFile:
-    names = Tree(root).names()
-    places = [name for name, is_folder in names.items() if not is_folder and is_record_file(name)]
+    places = Tree(root).file_names(is_record_file)
     if len(places) > 1 and "path" not in asked:
         places = [manifest.name for manifest, _ in _find_manifests(root)] or places
     if len(places) != 1:

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -35,12 +35,9 @@ _STAMP_KEYS: Final = (
 )
 
 
-class _Entry(NamedTuple):
-    name: str
-    is_folder: bool
-    size_bytes: int | None
-    """None: not told by the listing, ask the file."""
-    stamp: str
+# A name, whether it is a folder, and size and stamp where the listing tells them. A bare tuple, as
+# a folder may hold hundreds of thousands.
+_Entry: TypeAlias = tuple[str, bool, int | None, str]
 
 
 def is_audio(path: str) -> bool:
@@ -61,11 +58,16 @@ class Tree:
 
     def names(self, folder: str = "") -> dict[str, bool]:
         """The names in a folder, sorted, and whether each is a folder; empty if there is none."""
-        return {entry.name: entry.is_folder for entry in self._entries(folder)}
+        return dict(sorted((name, is_folder) for name, is_folder, *_ in self._entries(folder)))
 
     def folders(self, folder: str = "") -> list[str]:
         """The names of the folders in a folder, sorted."""
-        return [name for name, is_folder in self.names(folder).items() if is_folder]
+        return sorted(name for name, is_folder, *_ in self._entries(folder) if is_folder)
+
+    def file_names(self, keep: Callable[[str], object], folder: str = "") -> list[str]:
+        """The names of the files in a folder for which `keep` holds, sorted."""
+        entries = self._entries(folder)
+        return sorted(name for name, is_folder, *_ in entries if not is_folder and keep(name))
 
     def above(self) -> Tree | None:
         """The tree of the folder that holds this one; None at the top of a store."""
@@ -78,13 +80,11 @@ class Tree:
         """The path of what is there under that name in any case; None if nothing is."""
         found = ""
         for part in path.split("/"):
-            names = self.names(found)
-            if part not in names:
-                lower = part.lower()
-                part = next((name for name in names if name.lower() == lower), "")
-                if not part:
-                    return None
-            found = posixpath.join(found, part)
+            lower = part.lower()
+            names = [name for name, *_ in self._entries(found) if name.lower() == lower]
+            if not names:
+                return None
+            found = posixpath.join(found, part if part in names else min(names))
         return found
 
     def open(self, path: str) -> IO[bytes]:
@@ -152,33 +152,33 @@ class Tree:
             if status is None or (status.st_dev, status.st_ino) in above:
                 return
             above = (*above, (status.st_dev, status.st_ino))
-        for entry in self._entries(folder, fresh=True):
-            path = posixpath.join(folder, entry.name)
-            if entry.is_folder:
+        for entry in sorted(self._entries(folder, fresh=True)):
+            path = posixpath.join(folder, entry[0])
+            if entry[1]:
                 yield from self._walk(path, above)
-            elif is_audio(entry.name):
+            elif is_audio(path):
                 yield path, entry
 
     def _facts(self, path: str, entry: _Entry) -> tuple[str, int, str]:
-        if entry.size_bytes is not None:
-            return path, entry.size_bytes, entry.stamp
+        _, _, size_bytes, stamp = entry
+        if size_bytes is not None:
+            return path, size_bytes, stamp
         status = _status(f"{self.root.uri}/{path}")
         if status is None:
             # A dangling link: whoever reads it finds out and reports it.
             return path, 0, "unreadable"
         return path, status.st_size, str(status.st_mtime_ns)
 
-    def _entries(self, folder: str, *, fresh: bool = False) -> list[_Entry]:
+    def _entries(self, folder: str, *, fresh: bool = False) -> Iterator[_Entry]:
+        """What lies in a folder, in no order; nothing if it is not there."""
         place = self.root.join(folder) if folder else self.root
         try:
             entries = _local_entries(place.uri) if place.is_local else _remote_entries(place, fresh)
-            return sorted(
-                entry
-                for entry in entries
-                if not entry.name.startswith(".") and entry.name != "__MACOSX"
-            )
+            for entry in entries:
+                if not entry[0].startswith(".") and entry[0] != "__MACOSX":
+                    yield entry
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return
         except OSError as error:
             raise _store_error(error, str(place)) from error
 
@@ -195,7 +195,7 @@ def find_root(location: Location, is_root: Callable[[Tree], bool]) -> Tree | Non
 def _local_entries(folder: str) -> Iterator[_Entry]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            yield _Entry(entry.name, entry.is_dir(), None, "")
+            yield entry.name, entry.is_dir(), None, ""
 
 
 def _remote_entries(place: Location, fresh: bool) -> Iterator[_Entry]:
@@ -206,7 +206,7 @@ def _remote_entries(place: Location, fresh: bool) -> Iterator[_Entry]:
         name = posixpath.basename(info["name"].rstrip("/"))
         # An object store lists a folder's own marker object within it.
         if name and info["name"].strip("/") != address.strip("/"):
-            yield _Entry(name, info["type"] == "directory", info["size"] or 0, _stamp(info))
+            yield name, info["type"] == "directory", info["size"] or 0, _stamp(info)
 
 
 def _stamp(info: dict[str, Any]) -> str:
