@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -86,9 +85,16 @@ def mark(lake: Location) -> None:
     Raises:
         StoreError: the store refused or did not answer.
     """
+    if marked(lake):
+        return
     content = json.dumps({"format": "datalake", "format_version": _FORMAT_VERSION}).encode() + b"\n"
-    with translated(lake, "Creating the lake"), suppress(FileExistsError):
-        _create(lake.join(_MARKER), content)
+    with translated(lake, "Creating the lake"):
+        try:
+            _create(lake.join(_MARKER), content)
+        except OSError:
+            # Each store has its own words for: somebody else was first.
+            if not marked(lake):
+                raise
 
 
 def _read(file: Location) -> bytes:
