@@ -102,11 +102,13 @@ class Location:
 
     @property
     def scheme(self) -> str:
+        """`file`, `s3`, `gs`, `az` or `memory`."""
         head, sep, _ = self.uri.partition("://")
         return head if sep else "file"
 
     @property
     def is_local(self) -> bool:
+        """Whether this is a path of this machine."""
         return self.scheme == "file"
 
     @property
@@ -115,6 +117,7 @@ class Location:
         return posixpath.basename(self.uri)
 
     def join(self, *parts: str) -> Location:
+        """The location below this one."""
         return replace(self, uri=posixpath.join(self.uri, *parts))
 
     def __str__(self) -> str:
@@ -159,7 +162,9 @@ class Location:
         return fs, self.uri if self.is_local else self.uri.partition("://")[2]
 
 
-def locate(uri: str | os.PathLike[str] | Location, options: StorageOptions | None = None) -> Location:
+def locate(
+    uri: str | os.PathLike[str] | Location, options: StorageOptions | None = None
+) -> Location:
     """The location a user means by a path or a uri.
 
     Raises:
@@ -171,7 +176,9 @@ def locate(uri: str | os.PathLike[str] | Location, options: StorageOptions | Non
     scheme, sep, rest = text.partition("://")
     if not sep:
         if not text:
-            raise InputError("An address is empty", expected="a path or a uri such as s3://bucket/lake")
+            raise InputError(
+                "An address is empty", expected="a path or a uri such as s3://bucket/lake"
+            )
         return Location(str(Path(text).expanduser().absolute()), options or StorageOptions())
     if scheme not in SCHEMES:
         raise InputError(
@@ -183,5 +190,7 @@ def locate(uri: str | os.PathLike[str] | Location, options: StorageOptions | Non
         return Location(str(Path("/" + rest.lstrip("/"))), options or StorageOptions())
     rest = rest.strip("/")
     if not rest:
-        raise InputError("The address has no bucket or name", where=text, expected=f"{scheme}://name/path")
+        raise InputError(
+            "The address has no bucket or name", where=text, expected=f"{scheme}://name/path"
+        )
     return Location(f"{scheme}://{rest}", options or StorageOptions())

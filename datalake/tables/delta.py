@@ -38,7 +38,7 @@ from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node, columns_of
 from datalake.tables.predicate_arrow import to_arrow
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
-from datalake.tables.stores import delta_options
+from datalake.tables.stores import delta_options, ensure_safe_commits
 from datalake.uri import Location
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def create(location: Location, schema: pa.Schema, properties: dict[str, str]) ->
         SchemaError: Delta cannot hold a column.
     """
     lib = _library()
+    ensure_safe_commits(location)
     if exists(location):
         raise ExistsError("There is a table already", where=location.uri)
     with translated(location, "Creating the table"):
@@ -443,6 +444,7 @@ class DeltaTable(TableHandle):
             physical = lib.Schema.from_arrow(physical_schema(schema, self.uri))
         # Without retries the commit is this version or none.
         made = log.version() + 1
+        ensure_safe_commits(self._location)
         with translated(self._location, "Committing"):
             log.create_write_transaction(
                 actions,

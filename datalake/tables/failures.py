@@ -30,8 +30,8 @@ _CONFLICT: Final = re.compile(
     re.IGNORECASE,
 )
 _REFUSED: Final = re.compile(
-    r"\b40[13]\b|permission denied|access ?denied|InvalidAccessKeyId|SignatureDoesNotMatch|"
-    r"forbidden|unauthorized|credential",
+    r"permission denied|operation not permitted|access ?denied|InvalidAccessKeyId|"
+    r"SignatureDoesNotMatch|necessary privileges|forbidden|unauthorized|credential",
     re.IGNORECASE,
 )
 _FULL: Final = re.compile(r"no space left|os error 28\b|quota exceeded", re.IGNORECASE)
@@ -46,6 +46,10 @@ _MISSING: Final = re.compile(
     r"no files in log segment",
     re.IGNORECASE,
 )
+_S3_ANSWER: Final = re.compile(
+    r"<Code>(?P<code>\w+)</Code>\s*<Message>(?P<message>[^<]*?)\.?</Message>"
+)
+_WORDS_KEPT: Final = 150
 
 
 @contextmanager
@@ -79,7 +83,7 @@ def translated_stream(location: Location, doing: str, items: Iterator[_T]) -> It
 
 def _ours(error: Exception, location: Location, doing: str) -> LakeError:
     text, number = str(error), getattr(error, "errno", None)
-    found = _first_line(text)
+    found = _in_brief(text)
     where = location.uri
     if _CONFLICT.search(text) or type(error).__name__ == "CommitFailedError":
         return ConflictError(
@@ -112,14 +116,26 @@ def _ours(error: Exception, location: Location, doing: str) -> LakeError:
             fix="Check the endpoint (AWS_ENDPOINT_URL or --endpoint) and the network",
         )
     if isinstance(error, FileNotFoundError) or _MISSING.search(text):
-        return NotFoundError(f"{doing} found nothing there", where=where, found=found)
+        return NotFoundError(
+            f"{doing} found nothing there",
+            where=where,
+            found=found,
+            fix="Create the bucket first" if "NoSuchBucket" in text else "Check the address",
+        )
     return StoreError(f"{doing} failed", where=where, found=found)
 
 
-def _first_line(text: str) -> str:
-    """The library's words without the places in its own source."""
-    line = text.strip().splitlines()[0] if text.strip() else ""
-    return re.sub(r",? ?/[\w./-]+\.rs:\d+(:\d+)?", "", line)[:300]
+def _in_brief(text: str) -> str:
+    """The library's words without the places in its own source; the store's words if it spoke."""
+    answer = _S3_ANSWER.search(text)
+    if answer:
+        return f"{answer['code']}: {answer['message']}"
+    flat = re.sub(r"\s*\x1b\[\d+m↳\x1b\[0m\s*", ": ", text.strip())
+    flat = re.sub(r",? ?/[\w./-]+\.rs:\d+(:\d+)?", "", flat)
+    flat = re.sub(r"\bLanceError\(\w+\): |: ?<\?xml.*", "", " ".join(flat.split()))
+    if len(flat) <= 2 * _WORDS_KEPT:
+        return flat
+    return f"{flat[:_WORDS_KEPT]} … {flat[-_WORDS_KEPT:]}"  # What was done, and the root cause.
 
 
 def _endpoint(location: Location) -> str:

@@ -27,7 +27,7 @@ from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node
 from datalake.tables.predicate_sql import LANCE, to_sql
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
-from datalake.tables.stores import lance_options
+from datalake.tables.stores import ensure_safe_commits, lance_options
 from datalake.uri import Location
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def create(location: Location, schema: pa.Schema, properties: dict[str, str]) ->
             raise SchemaError(
                 "Lance does not take a dot in a column's name", where=location.uri, found=name
             )
+    ensure_safe_commits(location)
     if exists(location):
         raise ExistsError("There is a table already", where=location.uri)
     with translated(location, "Creating the table"):
@@ -337,6 +338,7 @@ class LanceTable(TableHandle):
         from lance import LanceDataset
         from lance.dataset import Transaction
 
+        ensure_safe_commits(self._location)
         with translated(self._location, "Committing"):
             made = LanceDataset.commit(
                 dataset,
