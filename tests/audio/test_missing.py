@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.audio.clips import CLIPS
 
 from datalake.audio import decode, encode_flac, inspect
 from datalake.errors import MissingPackageError
+from tests.audio.clips import CLIPS
 
 
 @pytest.fixture
