@@ -230,7 +230,7 @@ class DeltaTable(TableHandle):
 
     format: ClassVar[str] = "delta"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        adds_columns_in_place=False, survives_process=True
+        adds_columns_in_place=False, survives_process=True, survives_fork=True
     )
 
     def __init__(self, location: Location, version: int, schema: pa.Schema) -> None:

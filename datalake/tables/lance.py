@@ -196,7 +196,10 @@ class LanceTable(TableHandle):
 
     format: ClassVar[str] = "lance"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        adds_columns_in_place=True, survives_process=True
+        # After a fork Lance's threads are gone: one take in some tens hangs or ends in a crash.
+        adds_columns_in_place=True,
+        survives_process=True,
+        survives_fork=False,
     )
 
     def __init__(

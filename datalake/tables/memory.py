@@ -133,7 +133,7 @@ class MemoryTable(TableHandle):
 
     format: ClassVar[str] = "memory"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        adds_columns_in_place=True, survives_process=False
+        adds_columns_in_place=True, survives_process=False, survives_fork=True
     )
 
     @property

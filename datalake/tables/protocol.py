@@ -43,6 +43,9 @@ class Capabilities:
     """`add_columns` leaves the files of the other columns as they are."""
     survives_process: bool
     """Other processes see the table (false for memory)."""
+    survives_fork: bool
+    """A process forked from one that uses the format can use it too. Where not, it hangs or dies;
+    `spawn` and `forkserver` make processes that can."""
 
 
 @dataclass(frozen=True)
