@@ -14,7 +14,10 @@ from datalake.tables import Table
 
 __all__ = ["head", "info", "ls"]
 
+# Counting reads the columns whole.
 _COUNTED_ROWS: Final = 1_000_000
+_COUNTED: Final = {"labels": "label", "domains": "domain"}
+_VALUES_SHOWN: Final = 20
 
 
 def ls(session: console.Session) -> None:
@@ -50,7 +53,9 @@ def info(
     console.print_pairs({**facts, "num_bytes": console.size(facts["num_bytes"])})
     for title, rows in sections.items():
         typer.echo(f"\n{title}")
-        console.print_table(rows)
+        console.print_table(rows[:_VALUES_SHOWN] if title in _COUNTED else rows)
+        if title in _COUNTED and len(rows) > _VALUES_SHOWN:
+            typer.echo(f"… and {len(rows) - _VALUES_SHOWN:,} rarer ones (--json lists all)")
 
 
 def head(
@@ -95,9 +100,9 @@ def _describe_table(
     }
     sections: dict[str, console.Rows] = {"columns": _columns(table.schema)}
     if counts or (counts is None and num_rows <= _COUNTED_ROWS):
-        for column in ("label", "domain"):
+        for title, column in _COUNTED.items():
             if column in table.schema.names and num_rows:
-                sections[f"{column}s"] = _count(table, column)
+                sections[title] = _count(table, column)
     return facts, sections
 
 

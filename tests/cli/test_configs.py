@@ -6,6 +6,7 @@ import csv
 import json
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(cli: Cli, lake: Path, *args: str | Path, program: str = "datalake") -> dict[str, object]:
+def run(cli: Cli, lake: Path, *args: str | Path, program: str = "datalake") -> dict[str, Any]:
     done = cli(*args, "--lake", lake, "--json", program=program)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -75,7 +76,8 @@ def test_each_configuration_does_its_job(cli: Cli, corpus: Path, tmp_path: Path)
         "--steps", "2", "--batch-size", "8", "--seconds", "0.5", "--resamples", "10",
         "--device", "cpu", "--quiet",
     )  # fmt: skip
-    assert probe["selection"] == "doss10" if "selection" in probe else probe
+    assert probe["settings"] == {**probe["settings"], "num_steps": 2, "learning_rate": 0.001}
+    assert "hifigan-v1" in json.dumps(probe["by_generator"])
 
 
 def test_the_environment_wins_over_the_file(cli: Cli, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tests.cli.conftest import NUM_ROWS, Cli
+from datalake.lake import open_lake
+from tests.cli.conftest import NUM_ROWS, Cli, utterances
 
 
 def lines(text: str) -> list[list[str]]:
@@ -50,6 +53,18 @@ def test_info_for_a_person(cli: Cli) -> None:
     assert pairs["num_rows"] == str(NUM_ROWS)
     assert "MB" in done.stdout
     assert "labels" not in done.stdout
+
+
+def test_info_shows_the_most_frequent_domains(cli: Cli, own_lake: Path) -> None:
+    rows = utterances()
+    names = pa.array([f"small/g{i}" if i else "large" for i in range(25)] + ["large"] * 5)
+    position = rows.schema.get_field_index("domain")
+    open_lake(own_lake)["corpus"].overwrite(rows.set_column(position, "domain", names))
+    printed = cli("info", "corpus", "--lake", own_lake).stdout
+    assert printed.splitlines()[-21].split() == ["large", "6"]
+    assert printed.splitlines()[-1] == "… and 5 rarer ones (--json lists all)"
+    facts = json.loads(cli("info", "corpus", "--json", "--lake", own_lake).stdout)
+    assert len(facts["domains"]) == 25
 
 
 def test_info_of_a_selection(cli: Cli) -> None:
@@ -123,3 +138,21 @@ def test_quarantine_of_a_table_without_refusals(cli: Cli) -> None:
     assert cli("quarantine", "corpus.quarantine").returncode == 0
     bad = cli("quarantine", "corpus", "--reason", "trunkated")
     assert (bad.returncode, "Did you mean truncated?" in bad.stderr) == (2, True)
+
+
+def test_detect(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "manifest.csv").write_text("path,label\na.wav,bonafide\n")
+    (best, *_) = json.loads(cli("detect", folder, "--json").stdout)
+    assert (best["connector"], best["confidence"] > 0) == ("manifest", True)
+    printed = cli("detect", folder).stdout
+    assert printed.startswith("manifest  0.")
+    assert best["found"][0] in printed
+
+
+def test_detect_of_nothing_known(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = cli("detect", "empty")
+    assert (done.returncode, "No connector recognises" in done.stderr) == (2, True)
+    assert json.loads(cli("detect", "empty", "--json").stdout) == []
