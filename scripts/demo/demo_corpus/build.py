@@ -1,9 +1,9 @@
 """Makes what is missing of a corpus. A build that was killed goes on where it stopped.
 
-The work is cut into jobs of at most 100 utterances of one domain. A job runs in a process of its
-own, so that nothing carries over from one to the next, and ends by renaming its list of rows into
-place. A job with a list is done; one without is made anew. So the corpus is the same whatever the
-number of workers and however often the build was interrupted.
+The work is cut into jobs, of at most 100 utterances of one domain where they are made. A job runs
+in a process of its own, so that nothing carries over from one to the next, and ends by renaming its
+list of rows into place. A job with a list is done; one without is made anew. So the corpus is the
+same whatever the number of workers and however often the build was interrupted.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from datalake.schema import BONAFIDE, SPOOF
 from demo_corpus.channel import transmit
 from demo_corpus.debian import PackageFolder
 from demo_corpus.plan import GENERATORS, Plan
 from demo_corpus.prompts import Prompt
 from demo_corpus.recordings import SOURCES, Recording, Source
-from datalake.schema import BONAFIDE, SPOOF
 
 __all__ = ["Job", "Row", "build_corpus", "jobs_of", "run_job"]
 
@@ -68,14 +68,13 @@ class Job:
 
 
 def jobs_of(plan: Plan) -> list[Job]:
-    """The jobs of a plan; the dear ones first, so that no worker ends long after the others."""
-    domains = [(*domain, count) for domain, count in plan.spoof.items()]
-    domains += [(source, "", count) for source, count in plan.bonafide.items()]
-    return [
-        Job(source, generator, begin, min(begin + _JOB_SIZE, count))
-        for source, generator, count in domains
+    """The jobs of a plan. A source's recordings are one job: they are merely copied."""
+    synthesis = [
+        Job(*domain, begin, min(begin + _JOB_SIZE, count))
+        for domain, count in plan.spoof.items()
         for begin in range(0, count, _JOB_SIZE)
     ]
+    return synthesis + [Job(source, "", 0, count) for source, count in plan.bonafide.items()]
 
 
 def build_corpus(

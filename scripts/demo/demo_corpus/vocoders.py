@@ -31,6 +31,7 @@ class GriffinLim:
         self._inverse = np.linalg.pinv(self._mel).astype(np.float32)
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Re-synthesise the prompt's recording."""
         recording = load(prompt.recording, _RATE_HZ)
         magnitude = np.abs(self._analyse(recording)) @ self._mel.T @ self._inverse.T
         magnitude = np.maximum(magnitude, 0)
@@ -44,7 +45,8 @@ class GriffinLim:
     def _analyse(self, samples: Samples) -> np.ndarray:
         padded = np.pad(samples, self._FFT // 2)
         frames = np.lib.stride_tricks.sliding_window_view(padded, self._FFT)[:: self._HOP]
-        return rfft(frames * self._window, axis=1)
+        spectrum: np.ndarray = rfft(frames * self._window, axis=1)
+        return spectrum
 
     def _join(self, spectrum: np.ndarray, num_samples: int) -> Samples:
         frames = irfft(spectrum, axis=1).astype(np.float32) * self._window
@@ -75,6 +77,7 @@ class LpcVocoder:
     _VOICED = 0.45
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Re-synthesise the prompt's recording."""
         samples = load(prompt.recording, _RATE_HZ)
         rng = np.random.default_rng(prompt.seed)
         frames = np.lib.stride_tricks.sliding_window_view(np.pad(samples, self._FRAME), self._FRAME)
@@ -109,6 +112,7 @@ class World:
     """WORLD: pitch, smooth envelope and aperiodicity, re-synthesised with a changed pitch."""
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Re-synthesise the prompt's recording, up to 3 semitones higher or lower."""
         import pyworld
 
         samples = load(prompt.recording, _RATE_HZ).astype(np.float64)
@@ -135,13 +139,14 @@ class Codec2:
         self._environment = {**os.environ, "LD_LIBRARY_PATH": packages.libraries(CODEC2_PACKAGES)}
 
     def make(self, prompt: Prompt) -> tuple[Samples, int]:
+        """Code and decode the prompt's recording."""
         samples = load(prompt.recording, self._RATE_HZ)
         pcm = (samples.clip(-1, 1) * 32767).astype("<i2").tobytes()
         made = self._pass("c2dec", self._pass("c2enc", pcm))
-        return np.frombuffer(made, "<i2").astype(np.float32) / 32768, self._RATE_HZ
+        return np.frombuffer(made, "<i2").astype(np.float32) / np.float32(32768), self._RATE_HZ
 
     def _pass(self, program: str, data: bytes) -> bytes:
-        command = [self._programs / program, self._MODE, "-", "-"]
+        command = [str(self._programs / program), self._MODE, "-", "-"]
         return subprocess.run(
             command, input=data, stdout=subprocess.PIPE, check=True, env=self._environment
         ).stdout
