@@ -60,7 +60,7 @@ def main() -> None:
         print(f"built      {options.rows:,} rows, {table.num_bytes() / 1e9:.2f} GB, "
               f"{time.perf_counter() - started:.1f} s", flush=True)  # fmt: skip
         child = [sys.executable, __file__, "--measure", uri, "--cap", str(options.cap)]
-        found = json.loads(subprocess.run(child, check=True, capture_output=True).stdout)
+        found = json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout)
         print(f"selected   {found['num_rows']:,} rows of {found['num_domains']:,} domains")
         print(f"seconds    {found['seconds']:.1f} (of a processor: {found['processor_s']:.1f})")
         print(f"peak       {found['peak_bytes'] / 1e9:.2f} GB resident")

@@ -84,6 +84,9 @@ class KeyScan:
                     "preserve_insertion_order": False,
                     "temp_directory": spill,
                     "autoinstall_known_extensions": False,
+                    # A stream has no known length, so the optimizer would take the table's keys
+                    # for the smaller side of the join and hold all of them in memory.
+                    "disabled_optimizers": "join_order,build_side_probe_side",
                 }
             )
         )

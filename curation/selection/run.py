@@ -44,8 +44,7 @@ def select(
 
     Only the key columns `utt_id`, `label`, `source` and `generator` are read, and `duration_s`
     where there is one. Memory grows with the rows selected and the number of domains, not with the
-    table: about 3 GB at most in the engine, which spills to disk beyond, and about 100 bytes a
-    selected row for the result.
+    table: about 400 bytes a selected row. The engine holds 3 GB at most and spills to disk beyond.
 
     The same rows are selected whatever the table's format, partitioning and row order; only their
     indices differ. Rows come ascending by row index, the order in which they are cheapest to read;

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import logging
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,6 +181,30 @@ def test_equal_places_are_ordered_by_id(monkeypatch) -> None:
     selection = select(stored(keys, shuffle=4), cap=31, ratio=0)
     ordered = sorted(keys["utt_id"].to_pylist(), key=lambda utt_id: (place(0, utt_id)[0], utt_id))
     assert chosen(selection) == {utt_id: ("a/x", rank) for rank, utt_id in enumerate(ordered[:31])}
+
+
+def test_memory_does_not_grow_with_the_table(monkeypatch) -> None:
+    num_rows = 400_000
+    number = pc.cast(pa.array(range(num_rows)), pa.string())
+    keys = pa.table(
+        {
+            "utt_id": pc.binary_join_element_wise("a", number, "/"),
+            "source": pa.repeat("a", num_rows),
+            "generator": pc.utf8_slice_codeunits(number, -2),
+            "label": pa.repeat("spoof", num_rows),
+        }
+    )
+    table = stored(keys)
+    # About 100 bytes a row if the keys were held, and nowhere to spill them.
+    connect = duckdb.connect
+    monkeypatch.setattr(
+        duckdb,
+        "connect",
+        lambda config: connect(config={**config, "max_temp_directory_size": "0KB"}),
+    )
+    monkeypatch.setattr(key_scan, "MEMORY_LIMIT", "35MB")
+    # Generators 00 to 99, and the ten numbers of one digit are each their own.
+    assert len(select(table, cap=20, ratio=0)) == 100 * 20 + 10
 
 
 def test_only_keys_are_read(monkeypatch) -> None:
