@@ -10,11 +10,12 @@ import io
 import logging
 import os
 import pickle
+import socket
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stdout
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,15 @@ import numpy.typing as npt
 from datalake.errors import LakeError, MissingPackageError, StoreError
 from datalake.pipelines.stage import StagedUnit, StageJob, stage_unit
 
+if TYPE_CHECKING:
+    import ray.data
+
 __all__ = ["RayExecutor"]
 
 _OBJECT_STORE_BYTES: Final = 128 << 20
-_MAX_BLOCKS: Final = 10_000
+_MAX_TASKS: Final = 10_000
+_MAX_RETRIES: Final = 5
+_KNOCK_SECONDS: Final = 5.0
 
 
 class RayExecutor:
@@ -72,6 +78,8 @@ class RayExecutor:
         import ray
 
         address = self._address or os.environ.get("RAY_ADDRESS")
+        if address:
+            _knock(address)
         # A cluster that is up has these already, and refuses to be told.
         num_cpus, object_store = (None, None) if address else (self._wanted, _OBJECT_STORE_BYTES)
         try:
@@ -85,12 +93,7 @@ class RayExecutor:
                     log_to_driver=self._debug,
                 )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise StoreError(
-                "The Ray cluster cannot be joined" if address else "Ray cannot be started",
-                where=address or "this machine",
-                found=" ".join(str(error).split()),
-                fix="Stage in this process (--executor local), or name a cluster (--ray-address)",
-            ) from error
+            raise _unavailable(address, error) from error
         self._started = True
 
     def run(self, job: StageJob, num_units: int) -> Iterator[StagedUnit]:
@@ -103,17 +106,24 @@ class RayExecutor:
 
         if not self._debug:
             logging.getLogger("ray.data").setLevel(logging.ERROR)
-        indices = ray.data.range(num_units, override_num_blocks=min(num_units, _MAX_BLOCKS))
+        num_tasks = min(num_units, _MAX_TASKS)
+        indices = ray.data.range(num_units, override_num_blocks=num_tasks)
         stage: Any = _stage  # Ray's own hint leaves out what it passes on as fn_kwargs.
-        staged = indices.map_batches(
-            stage, batch_size=1, fn_kwargs={"job": job}, concurrency=self.num_workers
-        )
+        with warnings.catch_warnings(action="ignore"):
+            # `max_retries` is to get another place in Ray 2.64. Without it a file that crashes its
+            # decoder is tried for ever.
+            staged = indices.map_batches(
+                stage,
+                batch_size=1,
+                fn_kwargs={"job": job},
+                concurrency=min(self.num_workers, num_tasks),
+                max_retries=_MAX_RETRIES,
+            )
         staged.context.enable_progress_bars = self._debug
         seen: set[int] = set()
         # Ray prints the death of a worker on stdout, which belongs to results.
         with redirect_stdout(sys.stderr if self._debug else io.StringIO()):
-            batches: Iterable[Any] = staged.iter_batches(batch_size=None, batch_format="pyarrow")
-            for batch in batches:
+            for batch in _batches(staged):
                 for outcome in map(pickle.loads, batch.column("outcome").to_pylist()):
                     if isinstance(outcome, LakeError):
                         raise outcome
@@ -121,6 +131,49 @@ class RayExecutor:
                     if outcome.index not in seen:
                         seen.add(outcome.index)
                         yield outcome
+
+
+def _batches(staged: ray.data.Dataset) -> Iterator[Any]:
+    """The results as Arrow tables.
+
+    Raises:
+        LakeError: a task failed in a way that no one foresaw, or its worker died every time.
+    """
+    import ray
+
+    try:
+        yield from staged.iter_batches(batch_size=None, batch_format="pyarrow")
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None) or error
+        raise LakeError(
+            "A worker failed",
+            found=f"{type(cause).__name__}: {str(cause).strip().splitlines()[0]}",
+            fix="What was committed stays; --debug shows more, and so does --executor local",
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """See that something listens at `address`: Ray itself would wait for minutes.
+
+    Raises:
+        StoreError: nothing does.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # `auto`, `local`: Ray knows where to look.
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+    except OSError as error:
+        raise _unavailable(address, error) from error
+
+
+def _unavailable(address: str | None, error: Exception) -> StoreError:
+    return StoreError(
+        "The Ray cluster cannot be joined" if address else "Ray cannot be started",
+        where=address or "this machine",
+        found=" ".join(str(error).split()),
+        fix="Work in this process (--executor local), or name another cluster (--ray-address)",
+    )
 
 
 def _stage(batch: Any, job: StageJob) -> dict[str, npt.NDArray[Any]]:

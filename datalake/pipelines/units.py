@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from datalake.tables.failures import translated
 from datalake.uri import Location
 
 __all__ = ["ACTIONS", "UnitWriter", "read_unit"]
@@ -73,8 +74,16 @@ class UnitWriter:
 
 
 def read_unit(location: Location, index: int) -> pa.RecordBatch:
-    """The items of unit `index` of the file at `location`."""
-    with _opened(location) as source, pa.ipc.open_file(source) as reader:
+    """The items of unit `index` of the file at `location`.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    with (
+        translated(location, "Reading the plan"),
+        _opened(location) as source,
+        pa.ipc.open_file(source) as reader,
+    ):
         return reader.get_batch(index)
 
 

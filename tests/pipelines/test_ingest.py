@@ -40,7 +40,13 @@ def lance_lake(tmp_path: Path) -> Lake:
 
 
 def run(lake: Lake, corpus: ManifestCorpus, **options: object) -> RunReport:
-    options = {"executor": "local", "part_rows": 8, "max_bad_fraction": 1.0, **options}
+    options = {
+        "connector": "manifest",
+        "executor": "local",
+        "part_rows": 8,
+        "max_bad_fraction": 1.0,
+        **options,
+    }
     return ingest(lake, corpus.root, "corpus", **options)  # type: ignore[arg-type]
 
 
