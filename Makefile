@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS ?=
 PYTHON ?= $(shell scripts/find_python.sh)
 
-.PHONY: help demo test test-slow bench bench-select bench-ingest bench-take check format clean
+.PHONY: help demo test test-slow bench bench-selection bench-ingest bench-take check format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,9 +50,9 @@ test: check
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
 
-bench: bench-take bench-select bench-ingest
+bench: bench-take bench-selection bench-ingest
 
-bench-take bench-select bench-ingest: bench-%: $(VENV)/.installed-test
+bench-take bench-selection bench-ingest: bench-%: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/$*.py
 
 format: $(VENV)/.installed-test
