@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch.utils.data
 
@@ -72,7 +72,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     For evaluation: `shuffle=False, crop="head"`. The loader itself works in threads; for worker
     processes use `dataloader(num_workers=…)`, or a plain `DataLoader(loader, batch_size=None,
-    num_workers=…)` with `set_epoch` before each pass and `state_after(batch)` for the state.
+    num_workers=…, multiprocessing_context="spawn")` with `set_epoch` before each pass and
+    `state_after(batch)` for the state.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         self._num_threads = num_threads
         self._cursor = Cursor(epoch)
         self._passed_in_worker = False
+        self._process = os.getpid()
         self._identity = Identity(
             table=table.uri,
             table_version=table.version,
@@ -187,6 +189,10 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             num_threads=num_threads,
         )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Unpickled, and not forked: this process is the copy's home.
+        self.__dict__.update(state, _process=os.getpid())
+
     @property
     def epoch(self) -> int:
         """The epoch of the pass in progress, or of the next one if there is none."""
@@ -211,7 +217,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         epoch, position = self._cursor.begin()
         if worker is None:
             return self._passing(epoch, position)
-        # A plain DataLoader's worker has a copy of this loader, which hears of no later epoch.
+        batches = self.batches(epoch, position, worker=worker.id, num_workers=worker.num_workers)
+        return self._first_pass(batches)
+
+    def _first_pass(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        # A worker that a plain DataLoader keeps hears of no other epoch. This is refused at the
+        # first batch, since what `__iter__` itself raises would kill the worker unheard.
         if self._passed_in_worker:
             raise InputError(
                 "A DataLoader's persistent workers would repeat the epoch",
@@ -220,7 +231,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
                 "DataLoader without persistent_workers, and set_epoch before each pass",
             )
         self._passed_in_worker = True
-        return self.batches(epoch, position, worker=worker.id, num_workers=worker.num_workers)
+        yield from batches
 
     def _passing(self, epoch: int, position: int) -> Iterator[Batch]:
         with closing(self.batches(epoch, position)) as batches:
@@ -232,7 +243,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         """This rank's batches of one epoch from a global position on. Leaves the state alone.
 
         With workers only every `num_workers`-th, from number `worker` on.
+
+        Raises:
+            InputError: this process was forked, and the table's format does not survive that.
         """
+        if os.getpid() != self._process:
+            self._check_context("fork")
         order = self._order(epoch)
         steps = worker_steps(self._split.num_steps(position), worker, num_workers)
         with ThreadPoolExecutor(self._num_decoders(), "datalake-decode") as decoders:
@@ -279,26 +295,18 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
         Args:
             num_workers: processes; 0 for none.
-            multiprocessing_context: `spawn`, `forkserver` or `fork`. Lance and threads at large do
-                not promise to survive `fork`; tables in memory need it.
+            multiprocessing_context: `spawn`, `forkserver` or `fork`. Lance tables do not survive
+                `fork`; tables in memory need it.
             pin_memory: copy tensors to page-locked memory, from which GPUs copy asynchronously.
             prefetch_factor: batches made ahead in each worker.
 
         Raises:
-            InputError: the workers could not see the table, which lives in this process's memory.
+            InputError: workers of this kind could not read the table.
         """
         from datalake.loader.workers import WorkerLoader
 
-        seen = (
-            multiprocessing_context == "fork" or self._assembler.table.capabilities.survives_process
-        )
-        if num_workers and not seen:
-            raise InputError(
-                "Worker processes cannot see a table that lives in memory",
-                where=self._identity.table,
-                expected="a table on disk or in a store",
-                fix="Use num_workers=0 or multiprocessing_context='fork'",
-            )
+        if num_workers:
+            self._check_context(multiprocessing_context)
         return WorkerLoader(
             self,
             self._cursor,
@@ -307,6 +315,25 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             pin_memory=pin_memory,
             prefetch_factor=prefetch_factor,
         )
+
+    def _check_context(self, multiprocessing_context: str) -> None:
+        table = self._assembler.table
+        forked = multiprocessing_context == "fork"
+        if forked and not table.capabilities.survives_fork:
+            raise InputError(
+                "A forked process cannot read this table",
+                where=self._identity.table,
+                found=f"the format {table.format}, whose threads do not survive a fork",
+                fix="Give the DataLoader multiprocessing_context='spawn' or 'forkserver', or use "
+                "loader.dataloader(num_workers=…), which spawns",
+            )
+        if not forked and not table.capabilities.survives_process:
+            raise InputError(
+                "Worker processes cannot see this table",
+                where=self._identity.table,
+                found=f"the format {table.format}, which lives in this process",
+                fix="Use num_workers=0 or multiprocessing_context='fork'",
+            )
 
     def _order(self, epoch: int) -> Order:
         return order_of(

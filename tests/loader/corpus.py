@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from datalake.audio import encode_flac
 from datalake.lake import Selection
+from datalake.lake.selection import SELECTION_ROWS
 from datalake.schema import media_field
 
 SCHEMA = pa.schema(
@@ -72,7 +73,8 @@ def select(chosen: list[int], *, version: int, table: str = "corpus") -> Selecti
                 "domain": [f"made/{row % 4}" for row in chosen],
                 "rank": pa.array(range(len(chosen)), pa.uint64()),
                 "weight": pa.array(range(len(chosen)), pa.float64()),
-            }
+            },
+            schema=SELECTION_ROWS,
         ),
         manifest=pa.table({"domain": ["made/0"]}),
         method="by hand",

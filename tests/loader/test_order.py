@@ -85,7 +85,8 @@ def test_a_quadrillion_examples_need_no_array() -> None:
     positions = np.random.default_rng(0).integers(0, num_examples, 100_000)
     found = Exact(num_examples, 0, 0).examples(positions)
     assert len(np.unique(found)) == len(np.unique(positions))
-    assert 0 <= found.min() and found.max() < num_examples
+    assert found.min() >= 0
+    assert found.max() < num_examples
     assert abs(found.mean() / num_examples - 0.5) < 5 / sqrt(12 * len(found))
 
 
@@ -97,13 +98,14 @@ def test_is_pinned() -> None:
 
 @pytest.mark.parametrize("num_examples", [3, 4, 5])
 def test_every_permutation_is_equally_likely(num_examples: int) -> None:
-    num_seeds = 100 * factorial(num_examples)
+    each = 40
+    num_seeds = each * factorial(num_examples)
     counts = Counter(tuple(whole(num_examples, seed).tolist()) for seed in range(num_seeds))
-    chi = sum((counts[order] - 100) ** 2 / 100 for order in permutations(range(num_examples)))
+    chi = sum((counts[order] - each) ** 2 / each for order in permutations(range(num_examples)))
     assert within(chi, factorial(num_examples) - 1)
 
 
-@pytest.mark.parametrize("num_examples", [13, 16, 100])
+@pytest.mark.parametrize("num_examples", [13, 16, 60])
 def test_every_example_is_equally_likely_at_every_position(num_examples: int) -> None:
     num_seeds = 2000
     counts = np.zeros((num_examples, num_examples))
