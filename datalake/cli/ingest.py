@@ -50,6 +50,9 @@ def ingest(
     part_rows: Annotated[
         int, typer.Option(help="About how many rows a part has in a first ingest.")
     ] = 4096,
+    commit_every: Annotated[
+        float, typer.Option(help="Commit what is staged at least this often (seconds).")
+    ] = 60.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; report what would be done.")
     ] = False,
@@ -89,6 +92,7 @@ def ingest(
             min_duration_s=min_duration,
             max_duration_s=max_duration,
             part_rows=part_rows,
+            commit_every_s=commit_every,
             dry_run=dry_run,
             executor=_executor(executor, workers, ray_address, session.debug),
             progress=progress,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Protocol, Self
 
 from datalake.pipelines.stage import StagedUnit, StageJob, stage_unit
@@ -22,8 +22,8 @@ class Executor(Protocol):
 
     def __exit__(self, *exception: object) -> None: ...
 
-    def run(self, job: StageJob, num_units: int) -> Iterator[StagedUnit]:
-        """What became of each unit, in any order, each once.
+    def run(self, job: StageJob, num_units: int) -> Generator[StagedUnit, None, None]:
+        """What became of each unit, in any order, each once. Closing it ends the work.
 
         Raises:
             LakeError: what staging a unit raised.
@@ -42,7 +42,7 @@ class LocalExecutor:
     def __exit__(self, *exception: object) -> None:
         return None
 
-    def run(self, job: StageJob, num_units: int) -> Iterator[StagedUnit]:
+    def run(self, job: StageJob, num_units: int) -> Generator[StagedUnit, None, None]:
         """What became of each unit, in order."""
         for index in range(num_units):
             yield stage_unit(job, index)

@@ -44,6 +44,7 @@ def ingest(
     min_duration_s: float = 0.0,
     max_duration_s: float = 3600.0,
     part_rows: int = 4096,
+    commit_every_s: float = 60.0,
     dry_run: bool = False,
     executor: Executor | ExecutorName = "ray",
     num_workers: int | None = None,
@@ -69,6 +70,7 @@ def ingest(
         min_duration_s: shorter files are refused.
         max_duration_s: longer files are refused.
         part_rows: about how many rows a part has when a corpus is first ingested.
+        commit_every_s: commit what is staged at least this often.
         dry_run: write nothing; report what would be done and the faults that are known so far.
         executor: `ray`, `local` (in this process), or one that is set up.
         num_workers: how many tasks Ray runs at once; None for one a core.
@@ -88,6 +90,7 @@ def ingest(
         min_duration_s=min_duration_s,
         max_duration_s=max_duration_s,
         part_rows=part_rows,
+        commit_every_s=commit_every_s,
     )
     root = locate(path)
     name = connector or recognise(root).connector

@@ -45,7 +45,6 @@ from datalake.uri import Location
 
 __all__ = ["OvertakenError", "Publisher"]
 
-_GROUP_SECONDS: Final = 60.0
 _GROUP_BYTES: Final = 8 << 30
 _GROUP_UNITS: Final = 4096
 _GROUP_REPLACED_BYTES: Final = 256 << 20
@@ -67,6 +66,7 @@ class Publisher:
         buckets: Sequence[int],
         ledger: Ledger,
         quarantine: Quarantine | None,
+        commit_every_s: float,
         lineage: Lineage,
         report: RunReport,
     ) -> None:
@@ -76,6 +76,7 @@ class Publisher:
         self._buckets = buckets
         self._ledger = ledger
         self._quarantine = quarantine
+        self._commit_every_s = commit_every_s
         self._properties = lineage.properties()
         self._run_id = lineage.run_id
         self._report = report
@@ -90,7 +91,7 @@ class Publisher:
         self._group.append(unit)
         if (
             len(self._group) >= _GROUP_UNITS
-            or time.monotonic() - self._group_since >= _GROUP_SECONDS
+            or time.monotonic() - self._group_since >= self._commit_every_s
             or sum(unit.num_bytes for unit in self._group) >= _GROUP_BYTES
             or sum(unit.num_bytes for unit in self._group if unit.replacing)
             >= _GROUP_REPLACED_BYTES

@@ -13,8 +13,8 @@ import pickle
 import socket
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import redirect_stdout
+from collections.abc import Generator
+from contextlib import closing, redirect_stdout
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -96,7 +96,7 @@ class RayExecutor:
             raise _unavailable(address, error) from error
         self._started = True
 
-    def run(self, job: StageJob, num_units: int) -> Iterator[StagedUnit]:
+    def run(self, job: StageJob, num_units: int) -> Generator[StagedUnit, None, None]:
         """What became of each unit, in the order in which they are done.
 
         Raises:
@@ -122,8 +122,12 @@ class RayExecutor:
         staged.context.enable_progress_bars = self._debug
         seen: set[int] = set()
         # Ray prints the death of a worker on stdout, which belongs to results.
-        with redirect_stdout(sys.stderr if self._debug else io.StringIO()):
-            for batch in _batches(staged):
+        # Closing ends what Ray is still at when the caller has had enough.
+        with (
+            redirect_stdout(sys.stderr if self._debug else io.StringIO()),
+            closing(_batches(staged)) as batches,
+        ):
+            for batch in batches:
                 for outcome in map(pickle.loads, batch.column("outcome").to_pylist()):
                     if isinstance(outcome, LakeError):
                         raise outcome
@@ -133,7 +137,7 @@ class RayExecutor:
                         yield outcome
 
 
-def _batches(staged: ray.data.Dataset) -> Iterator[Any]:
+def _batches(staged: ray.data.Dataset) -> Generator[Any, None, None]:
     """The results as Arrow tables.
 
     Raises:

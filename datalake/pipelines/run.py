@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Final, Protocol
 
 from datalake.connector import Corpus
@@ -184,6 +184,7 @@ class Run:
                 buckets=buckets,
                 ledger=self._ledger,
                 quarantine=self._quarantine() if self._settings.on_error == "quarantine" else None,
+                commit_every_s=self._settings.commit_every_s,
                 lineage=self._lineage,
                 report=self._report,
             )
@@ -200,26 +201,26 @@ class Run:
                 publisher.publish()
 
     def _stage(self, job: StageJob, plan: Plan, num_units: int, publisher: Publisher) -> None:
+        if num_units == 0:
+            return
         num_seen = num_bad = 0
         started = time.monotonic()
-        for unit in self._executor.run(job, num_units) if num_units else ():
-            publisher.add(unit)
-            num_seen += unit.num_items
-            num_bad += len(unit.refused)
-            if self._progress is not None:
-                left_s = (plan.num_pending / num_seen - 1) * (time.monotonic() - started)
-                self._progress.update(
-                    num_seen,
-                    total=plan.num_pending,
-                    note=f"{num_bad:,} refused, {left_s:,.0f} s left",
-                )
-            if unit.refused and self._settings.on_error == "raise":
-                publisher.publish()
-                raise _bad_item(unit.refused[0], self._corpus)
-            limit = self._settings.max_bad_fraction
-            if is_hopeless(num_bad, num_seen, plan.num_to_do, limit):
-                publisher.publish()
-                raise self._stopped(num_bad, num_seen, "what was committed stays")
+        with closing(self._executor.run(job, num_units)) as units:
+            for unit in units:
+                publisher.add(unit)
+                num_seen += unit.num_items
+                num_bad += len(unit.refused)
+                if self._progress is not None:
+                    left_s = (plan.num_pending / num_seen - 1) * (time.monotonic() - started)
+                    note = f"{num_bad:,} refused, {left_s:,.0f} s left"
+                    self._progress.update(num_seen, total=plan.num_pending, note=note)
+                if unit.refused and self._settings.on_error == "raise":
+                    publisher.publish()
+                    raise _bad_item(unit.refused[0], self._corpus)
+                limit = self._settings.max_bad_fraction
+                if is_hopeless(num_bad, num_seen, plan.num_to_do, limit):
+                    publisher.publish()
+                    raise self._stopped(num_bad, num_seen, "what was committed stays")
 
     def _quarantine(self) -> Quarantine:
         return Quarantine(

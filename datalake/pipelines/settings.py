@@ -1,4 +1,4 @@
-"""What decides the outcome of an ingest."""
+"""The options of an ingest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHOICES: Final = {"on_error": ("quarantine", "skip", "raise"), "transcode": (No
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of an ingest that change what it writes.
+    """The options of an ingest that decide what it writes and when.
 
     Raises:
         InputError: a value is not one of those allowed.
@@ -31,6 +31,8 @@ class Settings:
     max_duration_s: float = 3600.0
     part_rows: int = 4096
     """About how many rows a part has when a corpus is first ingested."""
+    commit_every_s: float = 60.0
+    """Commit what is staged at least this often; a run that is killed loses no more."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datalake.lake import Lake, open_lake
-from datalake.pipelines import executors, ingest, publish
+from datalake.pipelines import executors, ingest
 from datalake.pipelines.ledger import LEDGER, Ledger
 from datalake.pipelines.publish import Publisher
 from datalake.pipelines.refusals import Quarantine
@@ -58,19 +58,18 @@ def crash(step: int, nth: int, *, after: bool) -> Iterator[None]:
         yield
 
 
-def run(lake: Lake, corpus: ManifestCorpus, *, group_units: int = 1) -> None:
-    """Ingest; by default each unit is a group of its own: there are many moments to crash at."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "_GROUP_UNITS", group_units)
-        ingest(
-            lake,
-            corpus.root,
-            "corpus",
-            connector="manifest",
-            executor="local",
-            part_rows=8,
-            max_bad_fraction=1.0,
-        )
+def run(lake: Lake, corpus: ManifestCorpus, *, commit_every_s: float = 0) -> None:
+    """Ingest; by default each unit is a commit of its own: there are many moments to crash at."""
+    ingest(
+        lake,
+        corpus.root,
+        "corpus",
+        connector="manifest",
+        executor="local",
+        part_rows=8,
+        max_bad_fraction=1.0,
+        commit_every_s=commit_every_s,
+    )
 
 
 def state(lake: Lake) -> tuple[object, ...]:
@@ -194,6 +193,6 @@ def test_a_crash_after_each_commit_on_stored_tables(
     lake = open_lake(tmp_path / "lake")
     index = [name for _, name in STEPS].index(step)
     with crash(index, 0, after=True), pytest.raises(Crash):
-        run(lake, corpora[1], group_units=100)
-    run(lake, corpora[1], group_units=100)
+        run(lake, corpora[1], commit_every_s=60)
+    run(lake, corpora[1], commit_every_s=60)
     assert state(lake) == undisturbed[1]
