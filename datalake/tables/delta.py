@@ -31,12 +31,12 @@ from datalake.errors import (
     NotFoundError,
 )
 from datalake.tables.batches import Source, Splitter, as_reader, conform, with_types
-from datalake.tables.delta_files import DataFile, name_part, rewritten_name, write_file
+from datalake.tables.delta_files import DataFile, name_part, rewritten_name, row_groups, write_file
 from datalake.tables.delta_schema import declared_schema, physical_schema
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node, columns_of
-from datalake.tables.predicate_arrow import to_arrow
+from datalake.tables.predicate_arrow import skipping, to_arrow
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
 from datalake.tables.stores import delta_options, ensure_safe_commits
 from datalake.uri import Location
@@ -198,14 +198,15 @@ class _DeltaStager:
         reader = as_reader(data, self.schema)
         batches = Source(conform(reader, self.schema, where=self.location.uri))
         physical = physical_schema(self.schema, self.location.uri)
+        groups = row_groups(batches, physical)
         filesystem, stem = _filesystem(self.location), f"part-{uuid.uuid4().hex}"
         pieces: list[Piece] = []
         with batches.unmasked(), translated(self.location, "Writing rows"):
-            while (first := next(batches, None)) is not None:
+            while (first := next(groups, None)) is not None:
                 file = write_file(
                     filesystem,
                     name_part(stem, len(pieces)),
-                    chain([first], batches),
+                    chain([first], groups),
                     physical,
                     stop_bytes=_FILE_BYTES,
                 )
@@ -295,9 +296,9 @@ class DeltaTable(TableHandle):
     def _matches(self, predicate: Node) -> Iterator[tuple[int, Positions]]:
         """The number of each file, and the positions in it of rows for which a predicate holds."""
         names = sorted(columns_of(predicate))
-        expression = to_arrow(predicate)
+        expression, needed = to_arrow(predicate), skipping(predicate)
         for number, entry in enumerate(self._entries):
-            yield number, entry.file.matches(expression, names)
+            yield number, entry.file.matches(expression, needed, names)
 
     def _read(
         self,
@@ -501,7 +502,10 @@ class DeltaTable(TableHandle):
         """Write rows that take the place of a file's."""
         with translated(self._location, "Rewriting rows"):
             file = write_file(
-                _filesystem(self._location), rewritten_name(entry.file.path), batches, schema
+                _filesystem(self._location),
+                rewritten_name(entry.file.path),
+                row_groups(batches, schema),
+                schema,
             )
         return _add(file.path, file.num_rows, file.num_bytes, entry.modified_ms)
 

@@ -19,7 +19,7 @@ from pyarrow.fs import FileSystem
 from datalake.errors import SchemaError
 from datalake.schema import is_media
 
-__all__ = ["DataFile", "WrittenFile", "name_part", "rewritten_name", "write_file"]
+__all__ = ["DataFile", "WrittenFile", "name_part", "rewritten_name", "row_groups", "write_file"]
 
 # A row group is what a random take reads for one row.
 _GROUP_BYTES: Final = 8 << 20
@@ -50,22 +50,19 @@ class WrittenFile:
 def write_file(
     filesystem: FileSystem,
     path: str,
-    batches: Iterator[pa.RecordBatch],
+    groups: Iterator[pa.Table],
     schema: pa.Schema,
     *,
     stop_bytes: int | None = None,
 ) -> WrittenFile:
-    """Write batches, cast to `schema`, into one file.
+    """Write row groups into one file.
 
     Args:
         filesystem: rooted at the table.
         path: relative to the table.
-        batches: the rows; consumed as far as they are written.
+        groups: what `row_groups` made; consumed as far as it is written.
         schema: the physical schema.
-        stop_bytes: stop after the batch with which the file grows past this; None for no end.
-
-    Raises:
-        SchemaError: a value does not fit into the type that Delta has for it.
+        stop_bytes: stop after the group with which the file grows past this; None for no end.
     """
     leaves = _leaf_paths(schema)
     media = {field.name for field in schema if is_media(field)}
@@ -80,7 +77,7 @@ def write_file(
             use_dictionary=plain,
             write_statistics=plain,
         ) as writer:
-            for table in _row_groups(batches, schema):
+            for table in groups:
                 writer.write_table(table, row_group_size=table.num_rows)
                 num_rows += table.num_rows
                 if stop_bytes is not None and sink.tell() >= stop_bytes:
@@ -97,8 +94,12 @@ def _leaf_paths(schema: pa.Schema) -> list[str]:
     return [stored.column(i).path for i in range(len(stored))]
 
 
-def _row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows of about `_GROUP_BYTES` at a time, in the physical types."""
+def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows of about `_GROUP_BYTES` at a time, cast to the physical `schema`.
+
+    Raises:
+        SchemaError: a value does not fit into the type that Delta has for it.
+    """
     waiting: list[pa.RecordBatch] = []
     num_bytes = num_rows = 0
     for batch in batches:
@@ -184,12 +185,14 @@ class DataFile:
             rows = self._read(group, columns)
             yield from rows.to_batches(max_chunksize=batch_size or _batch_rows(rows))
 
-    def matches(self, predicate: pc.Expression, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+    def matches(
+        self, predicate: pc.Expression, skipping: pc.Expression, columns: Sequence[str]
+    ) -> npt.NDArray[np.int64]:
         """The positions within the file of the rows for which the predicate holds.
 
-        Row groups whose statistics exclude the predicate are not read.
+        Row groups whose statistics exclude `skipping`, which the predicate implies, are not read.
         """
-        possible = self._fragment.subset(predicate, schema=self._schema).row_groups
+        possible = self._fragment.subset(skipping, schema=self._schema).row_groups
         found = [np.empty(0, np.int64)]
         for group in possible:
             start = self._group_starts[group.id]

@@ -31,7 +31,8 @@ _CONFLICT: Final = re.compile(
 )
 _REFUSED: Final = re.compile(
     r"permission denied|operation not permitted|access ?denied|InvalidAccessKeyId|"
-    r"SignatureDoesNotMatch|necessary privileges|forbidden|unauthorized|credential",
+    r"SignatureDoesNotMatch|ExpiredToken|necessary privileges|403 forbidden|401 unauthorized|"
+    r"(no|locate|load|loading|invalid) credentials",
     re.IGNORECASE,
 )
 _FULL: Final = re.compile(r"no space left|os error 28\b|quota exceeded", re.IGNORECASE)
@@ -82,9 +83,10 @@ def translated_stream(location: Location, doing: str, items: Iterator[_T]) -> It
 
 
 def _ours(error: Exception, location: Location, doing: str) -> LakeError:
-    text, number = str(error), getattr(error, "errno", None)
-    found = _in_brief(text)
-    where = location.uri
+    where, number = location.uri, getattr(error, "errno", None)
+    found = _in_brief(str(error))
+    # What a folder is called says nothing about what failed.
+    text = str(error).replace(where, "").replace(where.partition("://")[2] or where, "")
     if _CONFLICT.search(text) or type(error).__name__ == "CommitFailedError":
         return ConflictError(
             f"{doing} met another change of the table; nothing was published",
@@ -115,7 +117,8 @@ def _ours(error: Exception, location: Location, doing: str) -> LakeError:
             found=found,
             fix="Check the endpoint (AWS_ENDPOINT_URL or --endpoint) and the network",
         )
-    if isinstance(error, FileNotFoundError) or _MISSING.search(text):
+    broken = type(error).__name__ == "ArrowInvalid"  # "Magic bytes not found", for one.
+    if isinstance(error, FileNotFoundError) or (_MISSING.search(text) and not broken):
         return NotFoundError(
             f"{doing} found nothing there",
             where=where,

@@ -48,6 +48,7 @@ __all__ = [
     "Not",
     "columns_of",
     "kind_of",
+    "leaves_of",
     "parse",
 ]
 
@@ -214,21 +215,28 @@ def kind_of(data_type: pa.DataType) -> Kind:
     return "other"
 
 
-def columns_of(node: Node) -> frozenset[str]:
-    """The top-level columns that a predicate reads."""
+def leaves_of(node: Node) -> Iterator[Column]:
+    """The columns of a predicate, as often as they stand in it."""
     match node:
         case Column():
-            return frozenset({node.path[0]})
+            yield node
         case Constant():
-            return frozenset()
+            return
         case Cast() | InList() | Like() | IsNull() | Not():
-            return columns_of(node.operand)
+            yield from leaves_of(node.operand)
         case Call():
-            return columns_of(node.argument)
+            yield from leaves_of(node.argument)
         case Between():
-            return columns_of(node.operand) | columns_of(node.low) | columns_of(node.high)
+            for part in (node.operand, node.low, node.high):
+                yield from leaves_of(part)
         case Arithmetic() | Comparison() | Logical():
-            return columns_of(node.left) | columns_of(node.right)
+            for part in (node.left, node.right):
+                yield from leaves_of(part)
+
+
+def columns_of(node: Node) -> frozenset[str]:
+    """The top-level columns that a predicate reads."""
+    return frozenset(leaf.path[0] for leaf in leaves_of(node))
 
 
 def parse(text: str, schema: pa.Schema) -> Node:

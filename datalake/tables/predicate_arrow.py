@@ -19,9 +19,10 @@ from datalake.tables.predicate import (
     Logical,
     Node,
     Not,
+    leaves_of,
 )
 
-__all__ = ["to_arrow"]
+__all__ = ["skipping", "to_arrow"]
 
 
 def to_arrow(node: Node) -> pc.Expression:
@@ -55,6 +56,21 @@ def to_arrow(node: Node) -> pc.Expression:
             return to_arrow(left) & to_arrow(right)
         case Logical(_, left, right):
             return to_arrow(left) | to_arrow(right)
+
+
+def skipping(node: Node) -> pc.Expression:
+    """What must hold in a row group for it to be read: the conjuncts that statistics may judge.
+
+    Parquet's least and greatest values leave NaN out, so a conjunct over floating-point columns
+    may hold in a row group whose statistics say that it cannot.
+    """
+    if isinstance(node, Logical) and node.operator == "AND":
+        return skipping(node.left) & skipping(node.right)
+    return pc.scalar(True) if _is_floating(node) else to_arrow(node)
+
+
+def _is_floating(node: Node) -> bool:
+    return any(pa.types.is_floating(leaf.type) for leaf in leaves_of(node))
 
 
 def _compare(operator: str, left: Node, right: Node) -> pc.Expression:

@@ -15,9 +15,9 @@ import datetime as dt
 import multiprocessing
 import pickle
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,7 @@ ODD: Final = pa.schema(
     ]
 )
 _DAY: Final = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-ODD_ROWS: Final = [
+ODD_ROWS: Final[list[tuple[Any, ...]]] = [
     # n, f, s, flag, at, Odd name, kind, place
     (0, 0.5, "a", True, _DAY, "q", "k0", {"x": 0, "name": "u"}),
     (
@@ -137,7 +137,7 @@ PREDICATES: Final = {
     "place.x > 0 AND place.name = 'w'": [4],
 }
 
-TYPES: Final = {
+TYPES: Final[dict[str, tuple[pa.DataType, list[Any]]]] = {
     "int8": (pa.int8(), [-128, 127, None]),
     "uint16": (pa.uint16(), [0, 65535, None]),
     "uint64": (pa.uint64(), [0, 2**62, None]),
@@ -273,7 +273,7 @@ class TableContract:
         [7, 1, 7, 0], np.array([9, 0], np.int32), pa.array([5, 5, 5], pa.uint64()), [3],
     ])  # fmt: skip
     def test_take_keeps_order_and_repeats(self, table: Table, indices: object) -> None:
-        taken = table.take(indices)  # type: ignore[arg-type]
+        taken = table.take(indices)
         wanted = np.asarray(indices)
         assert taken.equals(rows(0, 10).take(pa.array(wanted)))
 
@@ -405,12 +405,13 @@ class TableContract:
     def test_a_stale_overwrite_is_a_conflict_and_loses_nothing(self, table: Table) -> None:
         pieces = table.stager().write(rows(50, 51))
         newer = table.append(rows(10, 12))
-        for act in (
+        acts: list[Callable[[], Table]] = [
             lambda: table.overwrite(rows(90, 91)),
             lambda: table.commit(pieces, mode="overwrite"),
             lambda: table.commit(pieces, mode="overwrite", expected_version=table.version),
             lambda: newer.commit(pieces, mode="overwrite", expected_version=table.version),
-        ):
+        ]
+        for act in acts:
             with pytest.raises(ConflictError):
                 act()
         assert ids(table.at()) == list(range(12))
@@ -419,13 +420,14 @@ class TableContract:
 
     def test_each_operation_on_a_stale_handle_is_a_conflict(self, table: Table) -> None:
         newer = table.append(rows(10, 11))
-        for act in (
+        acts: list[Callable[[], Table]] = [
             lambda: table.delete("id = 0"),
             lambda: table.merge(rows(0, 1), "id"),
             lambda: table.add_columns(pa.table({"new": range(10)})),
             lambda: table.compact(),
             lambda: table.commit(table.stager().write(rows(0, 1)), expected_version=table.version),
-        ):
+        ]
+        for act in acts:
             with pytest.raises(ConflictError):
                 act()
         assert table.at().version == newer.version

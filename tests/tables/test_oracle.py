@@ -210,6 +210,18 @@ class Histories(RuleBasedStateMachine):
         assert stories["delta"] == stories["memory"]
 
 
+def test_statistics_that_leave_nan_out_skip_no_row_group() -> None:
+    """Found by a history: the file's least and greatest score are 0, and NaN lies beyond them."""
+    story = Histories()
+    story.create()
+    row = {"id": 0, "label": None, "audio": b""}
+    story.append([{**row, "score": 0.0}, {**row, "score": float("nan")}])
+    story.scan("score NOT BETWEEN 0 AND id", None)
+    story.scan("NOT score <= 0 AND id = 0", None)
+    assert story.tables["delta"].count_rows("NOT score <= 0 AND id = 0") == 1
+    story.teardown()
+
+
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=12,
