@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import torch.utils.data
 
+from datalake.errors import LakeError
 from datalake.loader.assembly import Batch
 from datalake.loader.state import Cursor, State
 
@@ -62,7 +63,7 @@ class WorkerLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         self._pass.begin_at(*self._cursor.begin())
-        return self._cursor.follow(iter(self._batches))
+        return self._cursor.follow(_raising(iter(self._batches)))
 
     def state_dict(self) -> State:
         """Where the stream stands after the last delivered batch; workers may be further."""
@@ -73,8 +74,23 @@ class WorkerLoader:
         self._loader.load_state_dict(state)
 
 
-class _Pass(torch.utils.data.IterableDataset[Batch]):
-    """One worker's part of the pass that the main process asks for."""
+def _raising(items: Iterable[Batch | LakeError]) -> Iterator[Batch]:
+    for item in items:
+        if isinstance(item, LakeError):
+            try:
+                raise item
+            finally:
+                # The error's traceback holds this frame. Workers that it kept alive so would be left
+                # to the garbage collector, which takes 5 seconds each.
+                del item, items
+        yield item
+
+
+class _Pass(torch.utils.data.IterableDataset[Batch | LakeError]):
+    """One worker's part of the pass that the main process asks for.
+
+    An error is its last item: torch would rebuild a raised one from the text of its traceback.
+    """
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -84,11 +100,14 @@ class _Pass(torch.utils.data.IterableDataset[Batch]):
     def begin_at(self, epoch: int, position: int) -> None:
         self._begin.copy_(torch.tensor([epoch, position]))
 
-    def __iter__(self) -> Iterator[Batch]:
-        epoch, position = self._begin.tolist()
-        worker = torch.utils.data.get_worker_info()
-        if worker is None:
-            return self._loader.batches(epoch, position)
-        return self._loader.batches(
-            epoch, position, worker=worker.id, num_workers=worker.num_workers
-        )
+    def __iter__(self) -> Iterator[Batch | LakeError]:
+        # At once: the main process may move on before the first batch is asked for.
+        return self._part(*self._begin.tolist())
+
+    def _part(self, epoch: int, position: int) -> Iterator[Batch | LakeError]:
+        info = torch.utils.data.get_worker_info()
+        worker, num_workers = (info.id, info.num_workers) if info else (0, 1)
+        try:
+            yield from self._loader.batches(epoch, position, worker=worker, num_workers=num_workers)
+        except LakeError as error:
+            yield error

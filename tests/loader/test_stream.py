@@ -353,11 +353,12 @@ def test_memory_stays_flat_over_epochs(table: Table) -> None:
 
     process = psutil.Process()
     loader = Loader(table, batch_size=16, num_samples=64600)
-    list(map(len, loader))
+    for _ in range(4):
+        list(map(len, loader))
     before = process.memory_info().rss, process.num_fds(), threading.active_count()
-    for _ in range(8):
+    for _ in range(20):
         list(map(len, loader))
     after = process.memory_info().rss, process.num_fds(), threading.active_count()
-    # A batch is 4 MB; keeping the batches of the 8 epochs would be 130 MB.
-    assert after[0] - before[0] < 40e6
+    # A batch is 4 MB: keeping one of each epoch would be 80 MB, keeping all of them 330.
+    assert after[0] - before[0] < 60e6
     assert after[1:] == before[1:]

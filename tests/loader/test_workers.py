@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from datalake.errors import InputError
 from datalake.loader import Loader
+from datalake.loader.assembly import Batch
 from datalake.tables import Table, create_table
 from tests.loader import corpus
 from tests.loader.resuming import assert_same
@@ -58,8 +59,19 @@ def test_persistent_workers_of_a_plain_dataloader_are_refused(table: Table) -> N
         multiprocessing_context="fork",
     )  # fmt: skip
     list(batches)
-    with pytest.raises(InputError, match="repeat the epoch"):
+    assert "would repeat the epoch" in refusal(batches)
+
+
+def refusal(batches: DataLoader[Batch]) -> str:
+    """What a worker of a plain DataLoader refuses."""
+    try:
         list(batches)
+    except InputError as error:
+        # Torch's frame and the error hold each other; workers that are left to the garbage
+        # collector take 5 seconds each.
+        error.__traceback__ = None
+        return str(error)
+    pytest.fail("nothing was refused")
 
 
 def passes(table: Table, num_workers: int, context: str) -> None:
@@ -118,8 +130,10 @@ def test_a_worker_names_what_it_cannot_decode() -> None:
     loader = Loader(table, batch_size=2, num_samples=8, shuffle=False)
     stream = iter(loader.dataloader(num_workers=2, multiprocessing_context="fork"))
     assert [next(stream)["position"], next(stream)["position"]] == [2, 4]
-    with pytest.raises(InputError, match="row 5, utt_id made/0005"):
+    with pytest.raises(InputError) as caught:
         next(stream)
+    assert caught.value.what == "An utterance cannot be decoded"
+    assert caught.value.where.endswith("row 5, utt_id made/0005")
 
 
 def test_a_fork_does_not_read_lance(stored: Table) -> None:
@@ -127,8 +141,7 @@ def test_a_fork_does_not_read_lance(stored: Table) -> None:
     with pytest.raises(InputError, match="multiprocessing_context='spawn'"):
         loader.dataloader(num_workers=1, multiprocessing_context="fork")
     batches = DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")
-    with pytest.raises(InputError, match="multiprocessing_context='spawn'"):
-        next(iter(batches))
+    assert "multiprocessing_context='spawn'" in refusal(batches)
 
 
 def test_a_fork_reads_delta(tmp_path: Path) -> None:
