@@ -9,6 +9,7 @@ batches of B needs at most S * B rows and the validation rows, however large the
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
@@ -56,7 +57,8 @@ class FeatureStore:
         self._num_samples = round(duration_s * design.sample_rate_hz)
         self._front_end = design.front_end().to(self.device).eval()
         self._on_progress = on_progress
-        self._file = tempfile.TemporaryFile(prefix="features-")  # noqa: SIM115 - lives as long as self
+        self._file = tempfile.TemporaryFile(prefix="features-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         self._slots: dict[int, int] = {}
         self._shape: tuple[int, ...] = ()
         self._kept = np.empty(0, np.float32)
