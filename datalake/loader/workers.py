@@ -80,8 +80,8 @@ def _raising(items: Iterable[Batch | LakeError]) -> Iterator[Batch]:
             try:
                 raise item
             finally:
-                # The error's traceback holds this frame. Workers that it kept alive so would be left
-                # to the garbage collector, which takes 5 seconds each.
+                # The error's traceback holds this frame, which must not keep the workers alive:
+                # the garbage collector takes 5 seconds to end each.
                 del item, items
         yield item
 
