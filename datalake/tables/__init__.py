@@ -15,7 +15,13 @@ from typing import Final, Protocol, cast
 
 import pyarrow as pa
 
-from datalake.errors import InputError, NotFoundError, SchemaError, StoreError
+from datalake.errors import (
+    InputError,
+    MissingPackageError,
+    NotFoundError,
+    SchemaError,
+    StoreError,
+)
 from datalake.tables.protocol import (
     Batches,
     Capabilities,
@@ -111,9 +117,10 @@ def open_table(
         StoreError: the store refused, or the path is a file.
     """
     location = _usable(locate(location))
-    if format is not None or location.scheme == "memory":
-        return _module(location, format or "memory").open_at(location, version)
-    return _module(location, _format_of(location)).open_at(location, version)
+    if format is not None:
+        return _module(location, format).open_at(location, version)
+    table = _found(location)
+    return table if version is None else table.at(version)
 
 
 def drop_table(location: Place) -> None:
@@ -123,8 +130,7 @@ def drop_table(location: Place) -> None:
         NotFoundError: there is no table.
     """
     location = _usable(locate(location))
-    name = "memory" if location.scheme == "memory" else _format_of(location)
-    _module(location, name).drop(location)
+    _module(location, _found(location).format).drop(location)
 
 
 def _module(location: Location, name: str) -> _Format:
@@ -153,18 +159,23 @@ def _usable(location: Location) -> Location:
     return location
 
 
-def _format_of(location: Location) -> str:
-    """The format of the table at a location, by its suffix first and by trying."""
-    from datalake.tables import delta, lance
-
-    suffix = Path(location.name).suffix
-    candidates = {"lance": lance.exists, "delta": delta.exists}
-    for name in sorted(candidates, key=lambda name: suffix != f".{name}"):
-        if candidates[name](location):
-            return name
+def _found(location: Location) -> Table:
+    """The latest version of the table at a location, whatever its format: the suffix's first."""
+    if location.scheme == "memory":
+        return _module(location, "memory").open_at(location, None)
+    suffix, found = Path(location.name).suffix, ""
+    for name in sorted(("lance", "delta"), key=lambda name: suffix != f".{name}"):
+        try:
+            return _module(location, name).open_at(location, None)
+        except NotFoundError as error:
+            found = found or error.found
+        except MissingPackageError:
+            if suffix == f".{name}":
+                raise
     raise NotFoundError(
         "There is no table",
         where=location.uri,
         expected="a Lance or a Delta table",
+        found=found,
         fix="Check the address, or create the table first",
     )

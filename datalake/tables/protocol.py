@@ -104,7 +104,11 @@ class Table(Protocol):
     Rows have an index: their position in the scan order of this version, from 0. The order is
     fixed for a version, the same in every process and for every format, and `take` and `scan`
     agree on it. Predicates (`where`) are SQL boolean expressions over the columns
-    (`label = 'spoof' AND duration_s > 2`), with SQL's rules for nulls.
+    (`label = 'spoof' AND duration_s > 2`), with SQL's rules for nulls; the language is that of
+    `datalake.tables.predicate` in every format.
+
+    A write expects the table to be at this handle's version still, and raises ConflictError if it
+    is not. Appends alone may land on top of commits that they did not see.
     """
 
     @property
@@ -213,6 +217,7 @@ class Table(Protocol):
 
         Args:
             pieces: what stagers of this table returned; their rows follow each other in this order.
+                None at all makes a version too, which records its properties.
             mode: `append`, or `overwrite` to replace all rows.
             expected_version: the version the table must still have. None allows an append to land
                 after commits it did not see; an overwrite then expects this handle's version.
@@ -235,7 +240,13 @@ class Table(Protocol):
         ...
 
     def delete(self, where: str, *, properties: Mapping[str, str] | None = None) -> Table:
-        """Remove rows for which `where` holds. No match makes no version."""
+        """Remove rows for which `where` holds; the others keep their order.
+
+        No match makes no version.
+
+        Raises:
+            ConflictError: the table moved on since this handle was opened.
+        """
         ...
 
     def merge(
@@ -245,10 +256,13 @@ class Table(Protocol):
         *,
         properties: Mapping[str, str] | None = None,
     ) -> Table:
-        """Upsert: rows whose key is there replace the old row, the others are appended.
+        """Upsert: the rows that share a key with `data` go, and all rows of `data` are appended.
+
+        The keys of `data` are held in memory, and its rows are not.
 
         Raises:
             InputError: the key repeats within `data` or is null.
+            ConflictError: the table moved on since this handle was opened.
         """
         ...
 
@@ -265,7 +279,13 @@ class Table(Protocol):
     # Care ---------------------------------------------------------------------------------------
 
     def compact(self, *, properties: Mapping[str, str] | None = None) -> Table:
-        """Rewrite small pieces into larger ones; the rows stay the same."""
+        """Rewrite small pieces into larger ones; the rows and their order stay the same.
+
+        Where there is nothing to gain no version is made.
+
+        Raises:
+            ConflictError: the table moved on since this handle was opened.
+        """
         ...
 
     def cleanup(
@@ -274,6 +294,7 @@ class Table(Protocol):
         """Remove versions older than `older_than`, and files nobody committed.
 
         The latest version and tagged versions stay. Pieces staged more recently than `older_than`
-        stay too, so a running writer is not disturbed.
+        stay too, so a running writer is not disturbed; a format may keep them for seven days.
+        `older_than` zero says that nobody writes, and removes all of them.
         """
         ...
