@@ -45,6 +45,9 @@ class Share:
 class Split:
     """How the positions of an epoch are shared out. Pure, picklable, constant memory.
 
+    Batches are a fixed count of examples. Batches by seconds or tokens would be another class with
+    `num_steps` and `share`.
+
     Raises:
         InputError: a number is out of range, or `tail` is unknown.
     """
