@@ -3,6 +3,8 @@
 File version 2.2; media columns are stored uncompressed, so that taking a row reads its bytes alone.
 A commit that must not land on a version it has not seen goes through Lance's `Merge` or `Overwrite`
 operation without retries: a plain `Append` without retries is accepted on top of other commits.
+
+Lance runs threads of its own, which a forked process does not have: start workers by spawning.
 """
 
 from __future__ import annotations
@@ -357,8 +359,9 @@ class LanceTable(TableHandle):
 
         if expected_version is not None:
             return self._append_strictly(pieces, properties, expected_version)
-        for attempt in range(_APPEND_TRIES):
-            latest = _dataset(self._location, None) if attempt else self._dataset
+        for _ in range(_APPEND_TRIES):
+            fresh = self._latest_version() == self._version
+            latest = self._dataset if fresh else _dataset(self._location, None)
             if _declared(latest.schema) != self._schema:
                 break
             try:
