@@ -168,9 +168,10 @@ def probe(
     report = judge.Report(design.name, settings, runs, tuple(overlaps), lineage.properties())
     paths = report.save(out) if out is not None else []
     if session.as_json:
-        console.print_json({**report.to_dict(), "paths": [str(path) for path in paths]})
+        written = [str(path) for path in paths]
+        console.print_json({**report.to_dict(), "remark": sides.remark, "paths": written})
     else:
-        _print(report, by, paths, str(train_store.device))
+        _print(report, by, sides.remark, paths, str(train_store.device))
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,8 @@ class _Sides:
     test_table: Table
     test_keys: pa.Table
     inputs: dict[str, int]
+    remark: str = ""
+    """How one table was parted; empty for two tables."""
 
     @property
     def is_one_table(self) -> bool:
@@ -252,6 +255,8 @@ def _sides(
         source,
         keys.filter(pa.array(parted.test)),
         inputs,
+        f"bona fide rows held out by {parted.bonafide_by}; {parted.num_dropped:,} rows neither "
+        "train nor test (held-out speakers, copies of test files)",
     )
 
 
@@ -267,7 +272,7 @@ def _say(seed: int, check: Check, num_steps: int) -> None:
     )
 
 
-def _print(report: Report, by: str, paths: list[Path], device: str) -> None:
+def _print(report: Report, by: str, remark: str, paths: list[Path], device: str) -> None:
     rows = getattr(report, _AGAINST[by]).to_pylist()
     console.print_table([_line(row, by) for row in rows])
     typer.echo()
@@ -278,6 +283,8 @@ def _print(report: Report, by: str, paths: list[Path], device: str) -> None:
             f"{result.num_training_rows:,} rows trained on, "
             f"{result.num_validation_rows:,} validated on"
         )
+    if remark:
+        typer.echo(remark)
     for overlap in report.overlaps:
         typer.echo(_warning(overlap))
     for path in paths:

@@ -64,6 +64,7 @@ def test_json_and_lineage(lake: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert json.loads(lineage["datalake.inputs"]) == {"corpus": 2}
     assert [line["domain"] for line in report["by_domain"]] == ["studio/b", None, None]
     assert not [each for each in report["overlaps"] if each["column"] == "generator"]
+    assert "held out by utt_id; 0 rows neither" in report["remark"]
 
 
 def test_a_selection_is_all_that_is_trained_on(
