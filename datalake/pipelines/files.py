@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,7 +31,7 @@ def read_files(root: Location, files: Iterable[tuple[str, int]]) -> Iterator[byt
     """
     if root.is_local:
         for path, _ in files:
-            yield _read_local(root.join(path).uri)
+            yield _read_local(posixpath.join(root.uri, path))
     else:
         yield from _read_ahead(root, files)
 
@@ -53,7 +54,7 @@ def _read_ahead(root: Location, files: Iterable[tuple[str, int]]) -> Iterator[by
                 done, future = waiting.popleft()
                 num_bytes -= done
                 yield future.result()
-            waiting.append((size, threads.submit(_fetch, filesystem, f"{base}/{path}")))
+            waiting.append((size, threads.submit(_fetch, filesystem, posixpath.join(base, path))))
             num_bytes += size
         while waiting:
             yield waiting.popleft()[1].result()

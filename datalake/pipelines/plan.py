@@ -316,7 +316,9 @@ class Planner:
         reader: pa.RecordBatchReader = self._db.sql(f"""
             SELECT
                 bucket,
-                (row_number() OVER run - 1) // {unit_rows} AS by_rows,
+                -- Even shares: no unit is a small rest.
+                ((row_number() OVER run - 1) * ceil(count(*) OVER part / {unit_rows})::BIGINT)
+                    // count(*) OVER part AS by_rows,
                 (sum(size_bytes) OVER run // {_UNIT_BYTES})::BIGINT AS by_bytes,
                 action, size_bytes, known_sha256, refused, detail, origin,
                 utt_id, path, stamp, {_text(self._corpus.source + "/")} || bucket
@@ -327,7 +329,9 @@ class Planner:
                 END AS domain,
                 {text}
             FROM work WHERE action <> 'keep'
-            WINDOW run AS (PARTITION BY bucket ORDER BY utt_id, path, position)
+            WINDOW
+                part AS (PARTITION BY bucket),
+                run AS (PARTITION BY bucket ORDER BY utt_id, path, position)
             ORDER BY bucket, utt_id, path, position""").to_arrow_reader(_BATCH_ROWS)
         items = pa.schema(list(reader.schema)[3:])
         with UnitWriter(location, items) as units:

@@ -38,7 +38,8 @@ class RayExecutor:
     """Stages units in tasks of Ray Data, as many at once as there are workers.
 
     A cluster that this process has joined already is used as it is; else the one at `address` or
-    `RAY_ADDRESS`; else a new one on this machine, which ends with the executor.
+    `RAY_ADDRESS`; else a new one on this machine, which ends when the executor is left. It may be
+    entered again while it is entered, so that several ingests share what it started.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class RayExecutor:
         self._address = address
         self._debug = debug
         self._started = False
+        self._depth = 0
 
     @property
     def num_workers(self) -> int:
@@ -66,13 +68,16 @@ class RayExecutor:
             raise MissingPackageError.of("ray", "ray", "Ingesting with Ray") from error
         if not ray.is_initialized():
             self._start()
+        self._depth += 1
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._started:
+        self._depth -= 1
+        if self._started and self._depth == 0:
             import ray
 
             ray.shutdown()
+            self._started = False
 
     def _start(self) -> None:
         import ray

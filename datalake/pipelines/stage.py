@@ -1,6 +1,6 @@
 """What a worker does with a unit: read the files, look into them, and stage rows that nobody sees.
 
-Memory: a batch of rows (32 MiB and one file), its copy in the table's writer, and what is fetched
+Memory: a batch of rows (8 MiB and one file), its copy in the table's writer, and what is fetched
 ahead (32 MiB, of remote corpora only), whatever the number and the size of the files.
 """
 
@@ -27,7 +27,7 @@ from datalake.uri import Location
 
 __all__ = ["StageJob", "StagedUnit", "stage_unit"]
 
-_BATCH_BYTES: Final = 32 << 20
+_BATCH_BYTES: Final = 8 << 20
 _BATCH_ROWS: Final = 1024
 
 
