@@ -129,8 +129,9 @@ class Demo:
     def _once(self, result: Path, command: tuple[str, ...]) -> dict[str, Any]:
         """The JSON that a command prints, kept for as long as its inputs stay the same."""
         lake = open_lake(self._lake)
-        versions = {name: lake[name].version for name in (CORPUS.name, HELD_OUT.name)}
-        made_from = {"command": list(command), "versions": versions}
+        # Runs and not version numbers: a lake that was removed and made anew counts from 1 again.
+        runs = {name: lake.log(name)[-1].run_id for name in (CORPUS.name, HELD_OUT.name)}
+        made_from = {"command": list(command), "runs": runs}
         if result.exists():
             kept: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
             if kept["made_from"] == made_from:
