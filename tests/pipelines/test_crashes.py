@@ -141,7 +141,7 @@ CRASHES = st.lists(
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(first=CRASHES, later=CRASHES)
 def test_crashes_leave_no_trace(
@@ -181,18 +181,19 @@ def stored(
     return place
 
 
-@pytest.mark.parametrize("step", ["_append", "_replace", "enter"])
-def test_a_crash_after_each_commit_on_stored_tables(
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", range(len(STEPS)), ids=[name for _, name in STEPS])
+def test_a_crash_at_each_step_on_stored_tables(
     tmp_path: Path,
     corpora: tuple[ManifestCorpus, ManifestCorpus],
     undisturbed: list[tuple[object, ...]],
     stored: Path,
-    step: str,
+    step: int,
+    after: bool,
 ) -> None:
     shutil.copytree(stored, tmp_path / "lake")
     lake = open_lake(tmp_path / "lake")
-    index = [name for _, name in STEPS].index(step)
-    with crash(index, 0, after=True), pytest.raises(Crash):
+    with crash(step, 0, after=after), pytest.raises(Crash):
         run(lake, corpora[1], commit_every_s=60)
     run(lake, corpora[1], commit_every_s=60)
     assert state(lake) == undisturbed[1]
