@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from datalake.uri import Location
 
-__all__ = ["AUDIO_SUFFIXES", "Connector", "Corpus", "Evidence", "FILES", "ROWS", "OptionSpec"]
+__all__ = ["AUDIO_SUFFIXES", "FILES", "ROWS", "Connector", "Corpus", "Evidence", "OptionSpec"]
 
 AUDIO_SUFFIXES: Final = frozenset(
     {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".mp4", ".aac", ".aif", ".aiff"}
