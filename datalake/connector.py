@@ -42,13 +42,15 @@ ROWS: Final = pa.schema(
         pa.field("refused_detail", pa.string()),
     ]
 )
-"""The columns every batch of `Corpus.rows` has, in this order; protocol columns (strings) follow."""
+"""The columns of every batch of `Corpus.rows`, in this order; protocol columns (strings) follow."""
 
 FILES: Final = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
+        # Null for what has the name of a file and cannot be read as one, such as a dangling link.
+        pa.field("size_bytes", pa.int64()),
         # Changes when the bytes do: the store's etag, or the modification time in nanoseconds.
+        # Where there is no size: why the file cannot be read, for a person.
         pa.field("stamp", pa.string(), nullable=False),
     ]
 )
