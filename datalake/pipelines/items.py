@@ -93,6 +93,7 @@ def collect_items(
                 WHEN row.path IS NULL THEN '{Reason.NO_PROTOCOL_ROW}'
                 WHEN row.file_id = '' OR row.source = '' THEN '{Reason.BAD_ROW}'
                 WHEN file.path IS NULL THEN '{Reason.NO_FILE}'
+                WHEN file.size_bytes IS NULL THEN '{Reason.UNREADABLE}'
                 WHEN file.size_bytes = 0 THEN '{Reason.EMPTY}'
                 WHEN file.size_bytes > {MAX_FILE_BYTES} THEN '{Reason.TOO_LONG}'
             END AS refused,
@@ -101,6 +102,7 @@ def collect_items(
                 WHEN row.path IS NULL THEN 'no protocol row names the file'
                 WHEN row.file_id = '' OR row.source = '' THEN 'the row has no id or no source'
                 WHEN file.path IS NULL THEN 'there is no such file'
+                WHEN file.size_bytes IS NULL THEN file.stamp
                 WHEN file.size_bytes = 0 THEN 'a file of 0 bytes'
                 WHEN file.size_bytes > {MAX_FILE_BYTES}
                     THEN file.size_bytes || ' bytes; the bound is {MAX_FILE_BYTES}'

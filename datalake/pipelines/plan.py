@@ -12,7 +12,6 @@ compared as well, so a table that was dropped, restored or thinned out is filled
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datalake.connector import Corpus
 from datalake.pipelines.columns import Columns
 from datalake.pipelines.items import collect_items, load, quoted, refuse_taken
 from datalake.pipelines.ledger import Finished
+from datalake.pipelines.part_ids import count_by_part, num_parts_of, part_id_of
 from datalake.pipelines.refused import Refused
 from datalake.pipelines.settings import Settings
 from datalake.pipelines.units import UnitWriter
@@ -158,30 +157,37 @@ class Planner:
             finished: what the ledger says, by part id.
             table: the table if it is there.
         """
-        self._held = Counter[str]() if table is None else self._count_held(table)
+        held = () if table is None else self._scan_ours(table, ["part_id"])
+        self._held = count_by_part(held, self._corpus.source)
         self._num_parts = self._choose_num_parts([*finished, *self._held])
         self._db.execute(f"""
-            ALTER TABLE items ADD COLUMN bucket UINTEGER;
-            UPDATE items SET bucket =
-                ('0x' || substr(md5(coalesce(utt_id, path)), 1, 8))::UINTEGER % {self._num_parts};
-            CREATE TABLE pending (bucket UINTEGER);
-            CREATE TABLE settled (part_id VARCHAR)""")
-        self._num_finished = 0
+            CREATE TABLE bucketed AS
+            SELECT *, ('0x' || substr(md5(coalesce(utt_id, path)), 1, 8))::UINTEGER
+                % {self._num_parts} AS bucket
+            FROM items;
+            DROP TABLE items;
+            ALTER TABLE bucketed RENAME TO items""")
         self._pending: dict[int, tuple[str, int]] = {}
+        settled: list[str] = []
         for bucket, fingerprint, num_items in self._fingerprints():
             name = self._part_id(bucket)
             if finished.get(name) == Finished(fingerprint, self._held[name]):
-                self._num_finished += 1
-                self._db.execute("INSERT INTO settled VALUES (?)", [name])
+                settled.append(name)
             else:
-                self._db.execute("INSERT INTO pending VALUES (?)", [bucket])
                 self._pending[bucket] = (fingerprint, num_items)
+        self._num_finished = len(settled)
+        for name, column in (
+            ("settled", pa.array(settled, pa.string())),
+            ("pending", pa.array(list(self._pending), pa.uint32())),
+        ):
+            rows = pa.record_batch({"key": column})
+            load(self._db, name, [rows], rows.schema)
         self._read_known(table if self._pending else None)
         self._decide()
         return self._plan()
 
     def _part_id(self, bucket: int) -> str:
-        return f"{self._corpus.source}/{bucket}of{self._num_parts}"
+        return part_id_of(self._corpus.source, bucket, self._num_parts)
 
     def _choose_num_parts(self, known: Sequence[str]) -> int:
         """The number of buckets that this corpus had before, or a power of two that suits it.
@@ -190,21 +196,9 @@ class Planner:
         grow with it.
         """
         if known:
-            return max(int(name.rpartition("of")[2]) for name in known)
+            return max(num_parts_of(name) for name in known)
         wanted = self._num_items / self._settings.part_rows
         return 1 << max(0, math.ceil(math.log2(wanted)))
-
-    def _count_held(self, table: Table) -> Counter[str]:
-        """How many rows of each part of this corpus the table holds."""
-        held: Counter[str] = Counter()
-        for batch in self._scan_ours(table, ["part_id"]):
-            for entry in pc.value_counts(batch.column(0)).to_pylist():
-                held[entry["values"]] += entry["counts"]
-        prefix = f"{self._corpus.source}/"
-        # The range may hold parts of a corpus whose name goes on after a slash.
-        return Counter(
-            {name: num for name, num in held.items() if "/" not in name.removeprefix(prefix)}
-        )
 
     def _scan_ours(self, table: Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of this corpus, and of any whose name goes on after a slash."""
@@ -245,7 +239,7 @@ class Planner:
             "known",
             [] if table is None else self._scan_ours(table, names),
             pa.schema([(name, pa.string()) for name in names]),
-            where=f"{self._is_ours('part_id')} AND part_id NOT IN (SELECT part_id FROM settled)",
+            where=f"{self._is_ours('part_id')} AND part_id NOT IN (SELECT key FROM settled)",
         )
 
     def _decide(self) -> None:
@@ -265,7 +259,7 @@ class Planner:
                     WHEN items.stamp IS DISTINCT FROM known.stamp THEN 'check'
                     ELSE 'keep'
                 END AS action
-            FROM items JOIN pending USING (bucket)
+            FROM items JOIN pending ON items.bucket = pending.key
             LEFT JOIN known ON items.utt_id = known.utt_id""")
 
     def _plan(self) -> Plan:

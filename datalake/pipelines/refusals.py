@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datalake.lake import Lake, Lineage
 from datalake.pipelines.conflicts import until_landed
+from datalake.pipelines.part_ids import count_by_part
 from datalake.pipelines.refused import Refused
 from datalake.schema import QUARANTINE
 
@@ -35,26 +35,16 @@ class Quarantine:
     ) -> None:
         self._lake = lake
         self._name = f"{table_name}.quarantine"
-        self._prefix = f"{corpus}/"
+        self._corpus = corpus
         self._format = format
         self._lineage = lineage
         self._before = frozenset(self._count())
 
     def _count(self) -> Counter[str]:
         """The number of rows of each part of the corpus."""
-        counts: Counter[str] = Counter()
-        if self._name in self._lake:
-            for batch in self._lake[self._name].scan(["part_id"]):
-                for entry in pc.value_counts(batch.column(0)).to_pylist():
-                    counts[entry["values"]] += entry["counts"]
-        start = len(self._prefix)
-        return Counter(
-            {
-                part: num
-                for part, num in counts.items()
-                if part.startswith(self._prefix) and "/" not in part[start:]
-            }
-        )
+        if self._name not in self._lake:
+            return Counter()
+        return count_by_part(self._lake[self._name].scan(["part_id"]), self._corpus)
 
     def num_rows(self) -> int:
         """Rows of the corpus that stand refused."""
