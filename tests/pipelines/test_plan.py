@@ -96,7 +96,7 @@ def twin(corpus: FakeCorpus) -> list[tuple[str | None, str, str | None]]:
     return items
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     entries=st.lists(st.tuples(IDS, PATHS), max_size=8),
     sizes=st.dictionaries(PATHS, st.sampled_from([0, 100])),
