@@ -126,7 +126,7 @@ class Tree:
 
     def audio_paths(self, folders: Sequence[str] = ("",)) -> Iterator[str]:
         """The paths of all audio files below the folders, in a stable order."""
-        return (path for folder in folders for path, _ in self._walk(folder))
+        return (_in_utf8(path) for folder in folders for path, _ in self._walk(folder))
 
     def files(self, folders: Sequence[str] = ("",)) -> Iterator[pa.RecordBatch]:
         """All audio files below the folders, as batches of `FILES` in a stable order.
@@ -148,8 +148,11 @@ class Tree:
     ) -> Iterator[tuple[str, _Entry]]:
         if self.root.is_local:
             # A link to a folder above it would never end.
-            status = _status(posixpath.join(self.root.uri, folder))
-            if status is None or (status.st_dev, status.st_ino) in above:
+            try:
+                status = os.stat(posixpath.join(self.root.uri, folder))
+            except OSError:
+                return
+            if (status.st_dev, status.st_ino) in above:
                 return
             above = (*above, (status.st_dev, status.st_ino))
         for entry in sorted(self._entries(folder, fresh=True)):
@@ -159,14 +162,20 @@ class Tree:
             elif is_audio(path):
                 yield path, entry
 
-    def _facts(self, path: str, entry: _Entry) -> tuple[str, int, str]:
+    def _facts(self, path: str, entry: _Entry) -> tuple[str, int | None, str]:
         _, _, size_bytes, stamp = entry
         if size_bytes is not None:
             return path, size_bytes, stamp
-        status = _status(f"{self.root.uri}/{path}")
-        if status is None:
-            # A dangling link: whoever reads it finds out and reports it.
-            return path, 0, "unreadable"
+        if (readable := _in_utf8(path)) != path:
+            return readable, None, "its name is not UTF-8"
+        try:
+            status = os.stat(f"{self.root.uri}/{path}")
+        except FileNotFoundError:
+            return path, None, "a link to what is not there"
+        except OSError as error:
+            return path, None, error.strerror or str(error)
+        if not stat.S_ISREG(status.st_mode):
+            return path, None, "neither a file nor a folder"
         return path, status.st_size, str(status.st_mtime_ns)
 
     def _entries(self, folder: str, *, fresh: bool = False) -> Iterator[_Entry]:
@@ -213,12 +222,11 @@ def _stamp(info: dict[str, Any]) -> str:
     return next((str(info[key]).strip('"') for key in _STAMP_KEYS if info.get(key)), "")
 
 
-def _status(path: str) -> os.stat_result | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) else None
+def _in_utf8(path: str) -> str:
+    """The path, with escapes for bytes that are no UTF-8, which no table could hold."""
+    if path.isascii():
+        return path
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _store_error(error: OSError, where: str) -> StoreError:

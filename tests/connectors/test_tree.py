@@ -46,7 +46,29 @@ def test_links_are_followed_and_never_in_circles(tmp_path: Path) -> None:
 def test_a_dangling_link_is_listed_for_the_reader_to_find(tmp_path: Path) -> None:
     (tmp_path / "gone.wav").symlink_to(tmp_path / "nowhere")
     (batch,) = Tree(locate(tmp_path)).files()
-    assert batch.to_pylist() == [{"path": "gone.wav", "size_bytes": 0, "stamp": "unreadable"}]
+    assert batch.to_pylist() == [
+        {"path": "gone.wav", "size_bytes": None, "stamp": "a link to what is not there"}
+    ]
+
+
+def test_a_pipe_is_listed_and_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.wav")
+    (batch,) = Tree(Location(str(tmp_path))).files()
+    assert batch.to_pylist() == [
+        {"path": "pipe.wav", "size_bytes": None, "stamp": "neither a file nor a folder"}
+    ]
+
+
+def test_a_name_that_is_not_utf8_is_listed_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    (tmp_path / os.fsdecode(b"caf\xe9") / "crème.wav").write_bytes(b"x")
+    (tmp_path / "crème.wav").write_bytes(b"x")
+    tree = Tree(Location(str(tmp_path)))
+    names = ["caf\\xe9/crème.wav", "crème.wav"]
+    assert sorted(tree.audio_paths()) == names
+    (batch,) = tree.files()
+    sizes = {row["path"]: row["size_bytes"] for row in batch.to_pylist()}
+    assert sizes == dict(zip(names, [None, 1], strict=True))
 
 
 def test_folders_that_are_not_there_hold_nothing(tmp_path: Path) -> None:
