@@ -8,6 +8,7 @@ import warnings
 from datalake import plugins
 from datalake.connector import Connector, Evidence
 from datalake.errors import ConfigError, LakeError, NotFoundError
+from datalake.tables.failures import translated
 from datalake.uri import Location, locate
 
 __all__ = ["CONNECTORS", "connector", "detect"]
@@ -45,9 +46,16 @@ def detect(location: str | os.PathLike[str] | Location) -> list[Evidence]:
         StoreError: the store refused or did not answer.
     """
     root = locate(location)
-    filesystem, path = root.filesystem()
-    if not filesystem.exists(path):
-        raise NotFoundError("There is no corpus to look at", where=str(root))
+    with translated(root, "Looking at the corpus"):
+        filesystem, path = root.filesystem()
+        is_there = filesystem.exists(path)
+    if not is_there:
+        raise NotFoundError(
+            "There is no corpus to look at",
+            where=str(root),
+            expected="a folder or a file",
+            fix="Check the spelling",
+        )
     found = [evidence for name in plugins.names(CONNECTORS) if (evidence := _ask(name, root))]
     return sorted(found, key=lambda evidence: (-evidence.confidence, evidence.connector))
 

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datalake.errors import InputError, MissingPackageError
+from datalake.errors import (
+    ConfigError,
+    InputError,
+    MissingPackageError,
+    NotFoundError,
+    nearest,
+)
 
 if TYPE_CHECKING:
     import fsspec
@@ -43,13 +49,24 @@ class StorageOptions:
     session_token: str | None = field(default=None, repr=False)
 
     def resolved(self, env: Mapping[str, str] | None = None) -> StorageOptions:
-        """These options with the gaps filled from the environment and the profile's files."""
+        """These options with the gaps filled from the environment and the profile's files.
+
+        Raises:
+            NotFoundError: there is no such profile.
+            ConfigError: the endpoint is no address.
+        """
         env = os.environ if env is None else env
         profile = self.profile or env.get("AWS_PROFILE")
         stored = _profile(profile, env) if profile or not env.get("AWS_ACCESS_KEY_ID") else {}
         # An explicitly named profile wins over keys in the environment, as in the AWS tools.
         keys = {**_env_keys(env), **stored} if self.profile else {**stored, **_env_keys(env)}
         endpoint = self.endpoint or keys.get("endpoint_url")
+        if endpoint and not endpoint.startswith(("http://", "https://")):
+            raise ConfigError(
+                "The endpoint is no address",
+                expected="one such as http://127.0.0.1:8333 or https://s3.example.org",
+                found=endpoint,
+            )
         return replace(
             self,
             endpoint=endpoint,
@@ -74,20 +91,31 @@ def _env_keys(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _profile(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
-    """The keys of an AWS profile, from the shared credentials and config files."""
-    name = name or "default"
+    """The keys of an AWS profile, from the shared credentials and config files.
+
+    Raises:
+        NotFoundError: the profile has a name and is in neither file.
+    """
     home = Path(env.get("HOME", "~")).expanduser() / ".aws"
-    keys: dict[str, str] = {}
-    for path, section in (
-        (env.get("AWS_CONFIG_FILE") or home / "config", f"profile {name}"),
-        (env.get("AWS_CONFIG_FILE") or home / "config", name),
-        (env.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials", name),
-    ):
+    files = (
+        env.get("AWS_CONFIG_FILE") or home / "config",
+        env.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials",
+    )
+    profiles: dict[str, dict[str, str]] = {}
+    for file in files:
         parser = configparser.ConfigParser(interpolation=None)
-        parser.read(path)
-        if parser.has_section(section):
+        parser.read(file)
+        # The config file says `profile` before every name but `default`.
+        for section in sorted(parser.sections(), key=lambda name: not name.startswith("profile ")):
+            keys = profiles.setdefault(section.removeprefix("profile ").strip(), {})
             keys.update(parser.items(section))
-    return keys
+    if name is not None and name not in profiles:
+        raise NotFoundError(
+            f"There is no AWS profile {name!r}",
+            where=" and ".join(map(str, files)),
+            fix=nearest(name, profiles),
+        )
+    return profiles.get(name or "default", {})
 
 
 @dataclass(frozen=True)
@@ -173,6 +201,12 @@ def locate(
     if isinstance(uri, Location):
         return uri
     text = os.fspath(uri)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "An address is not UTF-8", found=repr(text), fix="Rename the folder or file"
+        ) from error
     scheme, sep, rest = text.partition("://")
     if not sep:
         if not text:
@@ -188,8 +222,9 @@ def locate(
         )
     if scheme == "file":
         return Location(str(Path("/" + rest.lstrip("/"))), options or StorageOptions())
+    bucket_is_missing = rest.startswith("/") and scheme != "memory"
     rest = rest.strip("/")
-    if not rest:
+    if bucket_is_missing or not rest:
         raise InputError(
             "The address has no bucket or name", where=text, expected=f"{scheme}://name/path"
         )

@@ -154,4 +154,9 @@ def _access_wanted(location: Location) -> str:
 def _access_fix(location: Location) -> str:
     if location.is_local:
         return "Change the folder's permissions, or choose another place"
-    return "Check the access key, the secret key and the bucket's policy"
+    if location.scheme == "s3":
+        return (
+            "Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile (--profile), "
+            "and the bucket's policy"
+        )
+    return "Check the credentials and the bucket's policy"

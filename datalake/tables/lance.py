@@ -93,7 +93,17 @@ def open_at(location: Location, version: int | None) -> Table:
     Raises:
         NotFoundError: there is no such table or version.
     """
-    dataset = _dataset(location, version)
+    try:
+        dataset = _dataset(location, version)
+    except NotFoundError as error:
+        if version is None:
+            raise
+        known = [info.version for info in open_at(location, None).versions()]
+        raise NotFoundError(
+            f"There is no version {version}",
+            where=location.uri,
+            found=f"versions {known[0]} to {known[-1]}",
+        ) from error
     return LanceTable(location, dataset.version, _declared(dataset.schema), dataset)
 
 

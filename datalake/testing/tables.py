@@ -615,7 +615,7 @@ class TableContract:
         assert later.at(time=first.created_at).count_rows() in {0, 6, 10}
         with pytest.raises(NotFoundError):
             later.at(time=first.created_at - dt.timedelta(seconds=1))
-        with pytest.raises(NotFoundError):
+        with pytest.raises(NotFoundError, match=r"999.*Found versions"):
             later.at(999)
         with pytest.raises(NotFoundError):
             later.at(tag="nope")

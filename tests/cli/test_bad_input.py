@@ -44,7 +44,7 @@ def complaint(done: Result, code: int) -> str:
         ("head corpus --where (", "predicate"),
         ("head ../corpus", "no table or selection '../corpus'"),
         ("versions corpus.quarantin", "corpus.quarantine"),
-        ("tag corpus t --version 99", "99"),
+        ("tag corpus t --version 99", "no version 99"),
         ("tag corpus ../t", "../t"),
         ("quarantine copus", "no table 'copus'"),
         ("detect nowhere", "nowhere"),
@@ -80,6 +80,11 @@ def test_an_endpoint_that_refuses(cli: Cli) -> None:
     done = cli("ls", "--lake", "s3://bucket/lake", "--endpoint", "http://127.0.0.1:9", env=KEYS)
     assert "an answer from http://127.0.0.1:9" in complaint(done, 1)
     assert time.monotonic() - started < 20
+
+
+def test_a_corpus_behind_an_endpoint_that_refuses(cli: Cli) -> None:
+    done = cli("detect", "s3://bucket/x", "--endpoint", "http://127.0.0.1:9", env=KEYS)
+    assert "an answer from http://127.0.0.1:9" in complaint(done, 1)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from datalake.errors import InputError
+from datalake.errors import ConfigError, InputError, NotFoundError
 from datalake.tables.stores import delta_options, lance_options
 from datalake.uri import Location, StorageOptions, locate
 
@@ -41,7 +41,9 @@ def test_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert locate("~/lake").uri == "/home/someone/lake"
 
 
-@pytest.mark.parametrize("bad", ["", "s3://", "s3:///", "ftp://host/x", "hdfs://x"])
+@pytest.mark.parametrize(
+    "bad", ["", "s3://", "s3:///", "s3:///x", "ftp://host/x", "hdfs://x", os.fsdecode(b"/caf\xe9")]
+)
 def test_bad_addresses_are_told(bad: str) -> None:
     with pytest.raises(InputError):
         locate(bad)
@@ -93,6 +95,20 @@ def test_profiles(tmp_path: Path) -> None:
     # A profile that is asked for wins over keys in the environment, a default one does not.
     assert resolved(StorageOptions(profile="work"), **home, **keys).access_key == "w"
     assert resolved(StorageOptions(), **home, **keys).access_key == "e"
+
+
+def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "config").write_text("[profile work]\nregion = eu-3\n")
+    with pytest.raises(NotFoundError, match=r"'wrk'.*Did you mean work"):
+        resolved(StorageOptions(profile="wrk"), HOME=str(tmp_path))
+    with pytest.raises(NotFoundError, match="'wrk'"):
+        resolved(StorageOptions(), HOME=str(tmp_path), AWS_PROFILE="wrk")
+
+
+def test_an_endpoint_without_a_scheme() -> None:
+    with pytest.raises(ConfigError, match="http://"):
+        resolved(StorageOptions(endpoint="127.0.0.1:8333"))
 
 
 def test_secrets_are_not_shown() -> None:
