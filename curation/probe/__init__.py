@@ -11,10 +11,17 @@
     experiment   all of it over several seeds, and the report
     model_file   detectors as files
 
-Importing this package imports torch.
+Importing this package imports torch, and raises `MissingPackageError` where it is not installed.
 """
 
 from __future__ import annotations
+
+from datalake.errors import MissingPackageError
+
+try:
+    import torch as _torch  # noqa: F401 - so that what is missing is named before all else
+except ModuleNotFoundError as error:
+    raise MissingPackageError.of("torch", "probe", "The probe") from error
 
 from curation.probe.detector import LFCC_LCNN, Design, Detector, NeuralDetector, load_design
 from curation.probe.evaluation import Evaluation, evaluate

@@ -16,7 +16,10 @@ with `Loader`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from datalake.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from datalake.loader.stream import Loader as Loader
@@ -25,17 +28,20 @@ if TYPE_CHECKING:
 __all__ = ["Loader", "WorkerLoader"]
 
 
+_OF_TORCH: Final = {"Loader": "stream", "WorkerLoader": "workers"}
+
+
 def __getattr__(name: str) -> object:
     # Importing torch takes seconds; whoever plans a run (positions, states) does without it.
-    if name == "Loader":
-        from datalake.loader.stream import Loader
-
-        return Loader
-    if name == "WorkerLoader":
-        from datalake.loader.workers import WorkerLoader
-
-        return WorkerLoader
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(f"{__name__}.{_OF_TORCH[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        raise MissingPackageError.of("torch", "torch", "Streaming into tensors") from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:
