@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-__all__ = ["Reason", "Refusal"]
+__all__ = ["QUARANTINE_SUFFIX", "Reason", "Refusal"]
+
+QUARANTINE_SUFFIX: Final = ".quarantine"
+"""What follows a table's name in the name of the table of its refused rows."""
 
 
 class Reason(StrEnum):

@@ -11,13 +11,12 @@ import typer
 from datalake import detection
 from datalake.cli import console
 from datalake.errors import InputError, NotFoundError, nearest
-from datalake.quarantine import Reason
+from datalake.quarantine import QUARANTINE_SUFFIX, Reason
 from datalake.schema import QUARANTINE
 from datalake.uri import locate
 
 __all__ = ["detect", "quarantine"]
 
-_SUFFIX: Final = ".quarantine"
 _SHOWN: Final = ["reason", "path", "utt_id", "detail"]
 
 
@@ -53,7 +52,7 @@ def quarantine(
     """Say why rows were refused: a count by reason, then the rows."""
     where = None if reason is None else f"reason = '{_known(reason)}'"
     lake = session.open_lake()
-    refused_name = name if name.endswith(_SUFFIX) else name + _SUFFIX
+    refused_name = name.removesuffix(QUARANTINE_SUFFIX) + QUARANTINE_SUFFIX
     if refused_name in lake:
         refused = lake[refused_name]
         reasons = refused.scan(["reason"], where=where).read_all().column("reason")

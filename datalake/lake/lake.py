@@ -111,9 +111,8 @@ class Lake:
             ExistsError: a table or selection has the name.
             InputError: the name or the format is none.
         """
-        check_name(name, "table")
+        self.check_free(name)
         location = self.location_of(name, format)
-        self._refuse_taken(name, _TABLES, _SELECTIONS)
         storage.mark(self.location)
         return tables.create_table(
             location,
@@ -121,6 +120,16 @@ class Lake:
             format=self._format(format),
             properties=lineage.properties(),
         )
+
+    def check_free(self, name: str) -> None:
+        """See that a new table may have this name.
+
+        Raises:
+            ExistsError: a table or selection has it.
+            InputError: the name is none.
+        """
+        check_name(name, "table")
+        self._refuse_taken(name, _TABLES, _SELECTIONS)
 
     def drop(self, name: str) -> None:
         """Remove a table and its ledger, all versions. Selections from it can no longer be loaded.

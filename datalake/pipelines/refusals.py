@@ -12,6 +12,7 @@ from datalake.lake import Lake, Lineage
 from datalake.pipelines.conflicts import until_landed
 from datalake.pipelines.part_ids import count_by_part
 from datalake.pipelines.refused import Refused
+from datalake.quarantine import QUARANTINE_SUFFIX
 from datalake.schema import QUARANTINE
 
 __all__ = ["Quarantine"]
@@ -34,7 +35,7 @@ class Quarantine:
         lineage: Lineage,
     ) -> None:
         self._lake = lake
-        self._name = f"{table_name}.quarantine"
+        self._name = table_name + QUARANTINE_SUFFIX
         self._corpus = corpus
         self._format = format
         self._lineage = lineage

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Final, Protocol
 
 from datalake.connector import Corpus
-from datalake.errors import InputError, StoppedError
+from datalake.errors import ExistsError, InputError, StoppedError
 from datalake.lake import Lake, Lineage
 from datalake.pipelines.columns import Columns, widen
 from datalake.pipelines.executors import Executor
@@ -23,6 +24,7 @@ from datalake.pipelines.report import RunReport
 from datalake.pipelines.settings import Settings
 from datalake.pipelines.stage import StageJob
 from datalake.pipelines.workspace import local_folder, shared_folder
+from datalake.quarantine import QUARANTINE_SUFFIX
 from datalake.tables import Table
 from datalake.tables.failures import translated
 from datalake.uri import Location
@@ -95,8 +97,10 @@ class Run:
     def _attempt(self) -> None:
         report = self._report
         table = self._find_table()
-        if report.version_before is None and table is not None:
-            report.version_before = report.version_after = table.version
+        if table is not None:
+            report.version_after = table.version
+            if report.version_before is None:
+                report.version_before = table.version
         with (
             local_folder() as folder,
             Planner(self._corpus, self._columns, self._settings, folder) as planner,
@@ -114,10 +118,19 @@ class Run:
         """The table as it is now, if it is there.
 
         Raises:
-            InputError: it is there in another format than the one asked for.
+            InputError: it is there in another format than the one asked for, or no table may have
+                its name.
+            ExistsError: a selection has its name.
             SchemaError: it cannot hold this corpus.
         """
+        if self._table_name.endswith(QUARANTINE_SUFFIX):
+            raise InputError(
+                "The name is kept for refused rows",
+                found=self._table_name,
+                fix="Choose another table name",
+            )
         if self._table_name not in self._lake:
+            self._lake.check_free(self._table_name)
             return None
         table = self._lake[self._table_name]
         if table.format not in (self._format or table.format, "memory"):
@@ -148,22 +161,29 @@ class Run:
             raise _bad_item(planner.first_refusals(1)[0], self._corpus)
         num_bad = sum(plan.known_refusals.values())
         if is_hopeless(num_bad, 0, plan.num_to_do, self._settings.max_bad_fraction):
-            examples = "; ".join(
-                f"{refused.path}: {refused.detail}" for refused in planner.first_refusals(3)
+            counted = Counter(plan.known_refusals).most_common()
+            reasons = ", ".join(f"{num:,} {reason}" for reason, num in counted)
+            examples = ", ".join(
+                f"{refused.path} ({refused.detail})" for refused in planner.first_refusals(3)
             )
             raise self._stopped(
-                num_bad, plan.num_to_do, f"nothing was written. The first of them: {examples}"
+                num_bad,
+                plan.num_to_do,
+                f" before any file was read ({reasons}), such as {examples}; nothing was written",
             )
 
     def _prepare(self, table: Table | None) -> Table:
         """The table, made or widened so that it can hold this corpus."""
         if table is None:
-            return self._lake.create(
-                self._table_name,
-                self._columns.schema,
-                format=self._format or "lance",
-                lineage=self._lineage,
-            )
+            try:
+                return self._lake.create(
+                    self._table_name,
+                    self._columns.schema,
+                    format=self._format or "lance",
+                    lineage=self._lineage,
+                )
+            except ExistsError as error:
+                raise OvertakenError("Another writer made the table", where=error.where) from error
         missing = self._columns.missing_from(table.schema)
         return widen(table, missing, self._lineage.properties())
 
@@ -220,7 +240,9 @@ class Run:
                 limit = self._settings.max_bad_fraction
                 if is_hopeless(num_bad, num_seen, plan.num_to_do, limit):
                     publisher.publish()
-                    raise self._stopped(num_bad, num_seen, "what was committed stays")
+                    raise self._stopped(
+                        num_bad, num_seen, "; what was committed stays", see=self._see_why()
+                    )
 
     def _quarantine(self) -> Quarantine:
         return Quarantine(
@@ -231,17 +253,21 @@ class Run:
             lineage=self._lineage,
         )
 
-    def _stopped(self, num_bad: int, num_rows: int, kept: str) -> StoppedError:
+    def _see_why(self) -> str:
+        if self._settings.on_error != "quarantine":
+            return ""
+        return f"See why with: datalake quarantine {self._table_name}. "
+
+    def _stopped(self, num_bad: int, num_rows: int, kept: str, see: str = "") -> StoppedError:
         # Rounded up, so that going on with the fraction that is named does go on.
         fraction = math.ceil(1000 * num_bad / num_rows) / 1000
         return StoppedError(
             "The ingest stopped, as too many rows are bad",
             where=str(self._corpus.root),
             expected=f"at most a fraction of {self._settings.max_bad_fraction:g}",
-            found=f"{num_bad:,} of {num_rows:,} rows; {kept}",
-            fix=f"See why with: datalake quarantine {self._table_name}. Then mend the files and"
-            " run the same command again, which goes on where it stopped; or go on as it is with"
-            f" --max-bad-fraction {fraction:g}",
+            found=f"{num_bad:,} of {num_rows:,} rows{kept}",
+            fix=f"{see}Mend the files and run the same command again, which goes on where it"
+            f" stopped; or go on as it is with --max-bad-fraction {fraction:g} or more",
         )
 
     @contextmanager

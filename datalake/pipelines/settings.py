@@ -57,7 +57,15 @@ class Settings:
             )
         if self.part_rows < 1:
             raise InputError(
-                "The option part_rows is out of range", expected="at least 1", found="0"
+                "The option part_rows is out of range",
+                expected="at least 1",
+                found=str(self.part_rows),
+            )
+        if not self.commit_every_s >= 0:
+            raise InputError(
+                "The option commit_every_s is out of range",
+                expected="0 or more seconds",
+                found=str(self.commit_every_s),
             )
 
     @property

@@ -8,9 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from datalake.errors import InputError, NotFoundError, SchemaError, StoppedError
+import curation
+from datalake.errors import ExistsError, InputError, NotFoundError, SchemaError, StoppedError
 from datalake.lake import Lake, Lineage, open_lake
 from datalake.pipelines import RunReport, ingest
+from datalake.pipelines.plan import Planner
 from datalake.schema import UTTERANCES
 from tests.pipelines.corpora import ManifestCorpus, quarantined, rows_of, sha256, wav
 
@@ -310,6 +312,8 @@ def test_too_many_known_faults_stop_before_anything_is_written(
         run(lance_lake, corpus, max_bad_fraction=0.1)
 
     assert caught.value.exit_code == 1
+    assert "(5 no_file), such as clips/gone0.wav" in str(caught.value)
+    assert "datalake quarantine" not in str(caught.value)  # nothing stands there
     assert lance_lake.tables() == []
     assert run(lance_lake, corpus, max_bad_fraction=0.112).num_added == 40
 
@@ -407,6 +411,28 @@ def test_wrong_requests_say_what_is_wrong(lake: Lake, corpus: ManifestCorpus) ->
         run(lake, corpus, connector="manifestt")
     with pytest.raises(InputError, match="option"):
         run(lake, corpus, connector_options={"nope": "1"})
+    with pytest.raises(InputError, match="Found -4"):
+        run(lake, corpus, part_rows=-4)
+    with pytest.raises(InputError, match="commit_every_s"):
+        run(lake, corpus, commit_every_s=-1)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_name_that_no_table_may_have_is_refused_at_once(
+    lance_lake: Lake, corpus: ManifestCorpus, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    run(lance_lake, corpus)
+    select = {"table_name": "corpus", "method": "random", "budget": 3, "name": "few"}
+    lance_lake.save_selection(curation.select(lance_lake["corpus"], **select), Lineage("select"))
+    monkeypatch.setattr(Planner, "read_corpus", None)  # Nothing is planned.
+    for name, error in (
+        ("../x", InputError),
+        ("", InputError),
+        ("corpus.quarantine", InputError),
+        ("few", ExistsError),
+    ):
+        with pytest.raises(error):
+            ingest(lance_lake, corpus.root, name, executor="local", dry_run=dry_run)
 
 
 def test_ray_cannot_fill_a_lake_in_memory(corpus: ManifestCorpus) -> None:

@@ -10,7 +10,9 @@ import pytest
 from datalake.errors import ConflictError
 from datalake.lake import Lake, open_lake
 from datalake.pipelines import RunReport, ingest
+from datalake.pipelines.plan import Plan, Planner
 from datalake.pipelines.publish import OvertakenError, Publisher
+from datalake.pipelines.run import Run
 from tests.pipelines.corpora import ManifestCorpus, rows_of, wav
 
 
@@ -84,7 +86,25 @@ def test_a_second_ingest_of_the_same_corpus_doubles_nothing(
     assert [row["audio"] for row in rows] == [wav(i) for i in range(30)]
     # The other run wrote all of them; this one found them there.
     assert (report.num_added, report.num_finished) == (0, 30)
+    assert report.version_after == lake["corpus"].version
     assert run(lake, mine).num_parts_to_do == 0
+
+
+def test_a_table_that_another_writer_makes_first_is_used(
+    tmp_path: Path, lake_and_format: tuple[Lake, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, table_format = lake_and_format
+    mine, other = corpora(tmp_path)
+    judge = Run._judge
+
+    def overtaken(self: Run, plan: Plan, planner: Planner) -> None:
+        monkeypatch.setattr(Run, "_judge", judge)
+        run(lake, other, table_format)
+        judge(self, plan, planner)
+
+    monkeypatch.setattr(Run, "_judge", overtaken)
+    assert run(lake, mine, table_format).num_added == 30
+    assert lake["corpus"].count_rows() == 35
 
 
 def test_writers_that_are_always_faster_end_the_run(
