@@ -277,7 +277,7 @@ def _choose_columns(
                 f"The manifest has no column {name!r}",
                 where=str(manifest.location),
                 found=f"the columns {', '.join(names)}",
-                fix=f"{nearest(name, names)} Give it as --option column.{column}=NAME",
+                fix=f"{nearest(name, names)}; give it as --option column.{column}=NAME",
             )
     free = tuple(name for name in names if name not in asked.values())
     usual = {
@@ -292,7 +292,7 @@ def _choose_columns(
             where=str(manifest.location),
             found=f"the columns {', '.join(names)}",
             expected=f"one of {', '.join(_USUAL['path'][:6])}, …",
-            fix=f"{nearest('path', names)} Give it as --option column.path=NAME",
+            fix=f"{nearest('path', names)}; give it as --option column.path=NAME",
         )
     return columns
 

@@ -44,9 +44,9 @@ def load(group: str, name: str) -> object:
 def _find(group: str, name: str) -> EntryPoint:
     found = {point.value: point for point in entry_points(group=group, name=name)}
     if not found:
-        raise NotFoundError(
-            f"There is no plug-in {name!r}", where=group, fix=nearest(name, names(group))
-        )
+        # `datalake.connectors` holds connectors.
+        kind = group.rpartition(".")[2].removesuffix("s")
+        raise NotFoundError(f"There is no {kind} {name!r}", fix=nearest(name, names(group)))
     if len(found) > 1:
         raise ConfigError(
             f"Several installed packages claim the plug-in {name!r}",

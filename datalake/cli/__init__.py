@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
 __all__ = ["main"]
@@ -9,7 +10,10 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    from datalake.cli import console
-    from datalake.cli.app import app
+    try:
+        from datalake.cli import console
+        from datalake.cli.app import app
+    except KeyboardInterrupt:
+        sys.exit(130)
 
     console.run(app, "datalake")

@@ -16,6 +16,7 @@ reader of stdout went away.
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import traceback
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 _INTERRUPTED = 130
+# Typer validates with pydantic, whose words are for programmers.
+_VALIDATOR_WORDS = re.compile(r"Value error, |, unable to parse \w+ as an? \w+")
 _READER_GONE = 141
 
 
@@ -56,6 +59,7 @@ def run(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> NoRet
         name: the program's name, for usage lines.
         args: the arguments; None for those of the process. Without any, the help is printed.
     """
+    _open_closed_streams()
     given = list(sys.argv[1:] if args is None else args) or ["--help"]
     code = _code_of(app, name, given)
     try:
@@ -66,6 +70,13 @@ def run(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> NoRet
         # The interpreter flushes once more at exit, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Let what goes to a closed stdout or stderr vanish, and not into the next file that opens."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
 
 
 def _code_of(app: typer.Typer, name: str, args: list[str]) -> int:
@@ -105,7 +116,11 @@ def _unexpected(error: Exception) -> str:
 def _usage(name: str, error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else name
-    return f"{error.format_message().rstrip('.')}. See: {path} --help"
+    said = _VALIDATOR_WORDS.sub("", error.format_message()).replace("Input should be", "expected")
+    problems: list[dict[str, object]] = getattr(error.__cause__, "errors", list)()
+    if "expected" in said and problems:
+        said += f", found {problems[0]['input']!r}"
+    return f"{said if said.endswith('?') else said.rstrip('.') + '.'} See: {path} --help"
 
 
 def _reader_is_gone() -> bool:

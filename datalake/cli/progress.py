@@ -22,6 +22,7 @@ class Progress:
         self.unit = unit
         self._done = 0
         self._note = ""
+        self._updated = False
         self._on_terminal = sys.stderr.isatty()
         self._every_s = _TERMINAL_EVERY_S if self._on_terminal else _LOG_EVERY_S
         self._started = self._printed = time.monotonic()
@@ -35,12 +36,15 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if not self._updated:
+            return
         self._print()
         if self._on_terminal:
             sys.stderr.write("\n")
 
     def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
         """Say that `done` of `total` units are done; `note` follows them on the line."""
+        self._updated = True
         self._done = done
         self._note = note
         self.total = self.total if total is None else total

@@ -45,7 +45,8 @@ def new_app(purpose: str) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         # Boxes are for people; a pipe gets plain text.
-        rich_markup_mode="rich" if sys.stdout.isatty() else None,
+        # None stands for stdout if that is closed.
+        rich_markup_mode="rich" if getattr(sys.stdout, "isatty", bool)() else None,
     )
 
 

@@ -36,7 +36,7 @@ def complaint(done: Result, code: int) -> str:
         ("lss", "no command 'lss'. Did you mean ls?"),
         ("info corpsu", "no table or selection 'corpsu'"),
         ("head corpus --wher x", "--where"),
-        ("head corpus -n zero", "'--rows' / '-n'"),
+        ("head corpus -n zero", "'--rows' / '-n': expected a valid integer, found 'zero'. See"),
         ("head corpus -n 0", "'--rows' / '-n'"),
         ("head", "Missing argument"),
         ("head corpus --columns utt_id,lable", "label"),
@@ -50,6 +50,9 @@ def complaint(done: Result, code: int) -> str:
         ("detect nowhere", "nowhere"),
         ("info corpus --lake ftp://x/y", "ftp://"),
         ("info corpus --lake s3://", "bucket"),
+        ("ingest . t --format lanse", "'--format': 'lanse' is not one of 'lance', 'delta'. See"),
+        ("ingest . t --connector manifst", "no connector 'manifst'. Did you mean manifest?"),
+        ("curate selct", "Did you mean 'select'? See"),
         ("cleanup corpus --older-than-days -1", "--older-than-days"),
     ],
 )
@@ -193,3 +196,10 @@ def test_a_reader_that_goes_away(cli: Cli, filled_lake: Path) -> None:
         assert process.stderr.read() == ""
         process.wait()
     assert process.returncode == 141
+
+
+def test_a_closed_stdout(filled_lake: Path) -> None:
+    program = Path(sys.executable).parent / "datalake"
+    command = f"'{program}' ls --lake '{filled_lake}' >&-"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -121,6 +121,12 @@ def test_progress_in_a_log_is_whole_lines(capsys: pytest.CaptureFixture[str]) ->
     assert err.count("\n") == 1
 
 
+def test_progress_of_nothing_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("ingest"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_progress_survives_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         with Progress("select", unit="domains") as progress:
