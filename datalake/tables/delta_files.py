@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -55,7 +56,7 @@ def write_file(
     *,
     stop_bytes: int | None = None,
 ) -> WrittenFile:
-    """Write row groups into one file.
+    """Write row groups into one file. A file that cannot be finished is removed.
 
     Args:
         filesystem: rooted at the table.
@@ -69,7 +70,7 @@ def write_file(
     # Media are compressed already, and statistics of them would be copies of whole values.
     plain = [leaf for leaf in leaves if leaf not in media]
     num_rows = 0
-    with filesystem.open_output_stream(path) as sink:
+    with _removed_on_failure(filesystem, path), filesystem.open_output_stream(path) as sink:
         with pq.ParquetWriter(
             sink,
             schema,
@@ -84,6 +85,17 @@ def write_file(
                     break
         num_bytes = sink.tell()
     return WrittenFile(path, num_rows, num_bytes)
+
+
+@contextmanager
+def _removed_on_failure(filesystem: FileSystem, path: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        # On a full disk it would take the room that the next try needs.
+        with suppress(OSError):
+            filesystem.delete_file(path)
+        raise
 
 
 def _leaf_paths(schema: pa.Schema) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,16 @@ def ids(table: Table) -> list[int]:
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     return create_table(tmp_path / "t.delta", SCHEMA, format="delta")
+
+
+def test_rows_that_fail_on_the_way_leave_no_file(table: Table) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows(1).to_batches()[0]
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError):
+        table.append(pa.RecordBatchReader.from_batches(SCHEMA, batches()))
+    assert not list(Path(table.uri).glob("*.parquet"))
 
 
 def test_others_read_what_we_write(table: Table) -> None:

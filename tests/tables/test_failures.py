@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -93,6 +94,7 @@ def test_a_full_disk_leaves_the_table_as_it_was(small_disk: Path, fmt: str) -> N
     table = create_table(small_disk / "t", SCHEMA, format=fmt).append(rows())
     with pytest.raises(DiskFullError, match="room"):
         table.append(rows(4 << 20))
+    assert shutil.disk_usage(small_disk).free > 3 << 20
     assert open_table(table.uri).version == table.version
     assert open_table(table.uri).scan().read_all().num_rows == 2
 
