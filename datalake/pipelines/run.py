@@ -111,7 +111,7 @@ class Run:
             report.begin(plan)
             self._judge(plan, planner)
             if not report.dry_run and plan.parts:
-                self._work(planner, plan, self._prepare(table))
+                self._work(planner, plan, table)
         report.num_in_quarantine = self._quarantine().num_rows()
 
     def _find_table(self) -> Table | None:
@@ -187,7 +187,7 @@ class Run:
         missing = self._columns.missing_from(table.schema)
         return widen(table, missing, self._lineage.properties())
 
-    def _work(self, planner: Planner, plan: Plan, table: Table) -> None:
+    def _work(self, planner: Planner, plan: Plan, found: Table | None) -> None:
         with shared_folder(self._lake, self._lineage.run_id) as workspace, ExitStack() as stack:
             units = workspace.join("units.arrow")
             buckets: list[int] = []
@@ -197,6 +197,8 @@ class Run:
                 with self._timed("plan_s"), translated(workspace, "Writing the plan"):
                     buckets = planner.write_units(units, self._executor.num_workers)
             planner.close()
+            # Only now: where Ray cannot be started, no empty table is left behind.
+            table = self._prepare(found)
             publisher = Publisher(
                 table,
                 plan,

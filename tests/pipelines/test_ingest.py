@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pytest
 
 import curation
-from datalake.errors import ExistsError, InputError, NotFoundError, SchemaError, StoppedError
+from datalake.errors import (
+    ExistsError,
+    InputError,
+    NotFoundError,
+    SchemaError,
+    StoppedError,
+    StoreError,
+)
 from datalake.lake import Lake, Lineage, open_lake
 from datalake.pipelines import RunReport, ingest
+from datalake.pipelines.executors import LocalExecutor
 from datalake.pipelines.plan import Planner
 from datalake.schema import UTTERANCES
 from tests.pipelines.corpora import ManifestCorpus, quarantined, rows_of, sha256, wav
@@ -438,3 +447,16 @@ def test_a_name_that_no_table_may_have_is_refused_at_once(
 def test_ray_cannot_fill_a_lake_in_memory(corpus: ManifestCorpus) -> None:
     with pytest.raises(InputError, match="in memory"):
         run(open_lake("memory://ray"), corpus, executor="ray")
+
+
+class _Unstartable(LocalExecutor):
+    def __enter__(self) -> Self:
+        raise StoreError("Ray cannot be started")
+
+
+def test_an_executor_that_does_not_start_leaves_no_table(
+    lance_lake: Lake, corpus: ManifestCorpus
+) -> None:
+    with pytest.raises(StoreError, match="cannot be started"):
+        run(lance_lake, corpus, executor=_Unstartable())
+    assert lance_lake.tables() == []
