@@ -105,7 +105,8 @@ def _wait(server: subprocess.Popen[bytes], options: StorageOptions, log: Path) -
     while server.poll() is None and time.monotonic() < deadline:
         try:
             fs.ls(path, refresh=True)
-        except (OSError, ValueError):
+        except Exception:
+            # Drivers have many words for a server that is not up yet.
             time.sleep(0.1)
         else:
             return
