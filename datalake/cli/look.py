@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import pyarrow as pa
@@ -22,13 +23,15 @@ _VALUES_SHOWN: Final = 20
 
 def ls(session: console.Session) -> None:
     """List the tables and selections of a lake."""
-    lake = session.open_lake()
-    entries = [{"name": name, "kind": "table"} for name in lake.tables()]
-    entries += [{"name": name, "kind": "selection"} for name in lake.selections()]
+    entries = [
+        {"name": entry.name, "kind": kind.removesuffix("s"), **asdict(entry)}
+        for kind, listed in session.open_lake().contents().items()
+        for entry in listed
+    ]
     if session.as_json:
         console.print_json(entries)
     else:
-        console.print_table(entries, columns=["name", "kind"])
+        console.print_table(entries, columns=["name", "kind", "format", "version"])
 
 
 def info(

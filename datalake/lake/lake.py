@@ -13,6 +13,7 @@ from datalake.errors import ExistsError, InputError, NotFoundError, nearest
 from datalake.lake import listing, storage
 from datalake.lake import selection as stored
 from datalake.lake.lineage import Lineage, LogEntry
+from datalake.lake.listing import Entry
 from datalake.lake.names import check_name
 from datalake.lake.selection import SELECTION_ROWS, Selection
 from datalake.tables import Table
@@ -85,6 +86,10 @@ class Lake:
     def tables(self) -> list[str]:
         """The names of the tables, sorted. Opens none of them."""
         return self._names(_TABLES)
+
+    def contents(self) -> dict[str, list[Entry]]:
+        """The tables and the selections, under these two names. Opens none of them."""
+        return {kind: listing.entries(self.location.join(kind)) for kind in _CALLED}
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(_TABLES, name) is not None

@@ -20,12 +20,17 @@ def test_ls(cli: Cli) -> None:
     done = cli("ls")
     assert (done.returncode, done.stderr) == (0, "")
     assert lines(done.stdout) == [
-        ["name", "kind"],
-        ["corpus", "table"],
-        ["corpus.quarantine", "table"],
-        ["few", "selection"],
+        ["name", "kind", "format", "version"],
+        ["corpus", "table", "lance", "2"],
+        ["corpus.quarantine", "table", "lance", "2"],
+        ["few", "selection", "lance", "2"],
     ]
-    assert json.loads(cli("ls", "--json").stdout)[2] == {"name": "few", "kind": "selection"}
+    assert json.loads(cli("ls", "--json").stdout)[2] == {
+        "name": "few",
+        "kind": "selection",
+        "format": "lance",
+        "version": 2,
+    }
 
 
 def test_info_of_a_table(cli: Cli) -> None:

@@ -14,6 +14,7 @@ import pytest
 from datalake import tables
 from datalake.errors import ConflictError, ExistsError, InputError, NotFoundError
 from datalake.lake import Lake, Lineage, open_lake
+from datalake.lake.listing import Entry
 from tests.lake.conftest import KEYS, keys
 
 Fill = Callable[..., int]
@@ -182,6 +183,19 @@ def test_listing_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     lake.create("corpus", KEYS, lineage=RUN)
     monkeypatch.setattr(tables, "open_table", lambda *_: pytest.fail("a table was opened"))
     assert lake.tables() == ["corpus"]
+
+
+def test_contents_tell_formats_and_versions(lake: Lake, fill: Fill) -> None:
+    assert lake.contents() == {"tables": [], "selections": []}
+    for _ in range(12):
+        fill("corpus", 1)
+    lake.internal("ledgers", "corpus", KEYS)
+    if lake.location.is_local:
+        lake.create("d", KEYS, format="delta", lineage=RUN).append(keys(1))
+    assert lake.contents() == {
+        "tables": [Entry(name, lake[name].format, lake[name].version) for name in lake.tables()],
+        "selections": [],
+    }
 
 
 def test_dropping_a_table_takes_its_ledger_along(lake: Lake, fill: Fill) -> None:
