@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RayExecutor"]
 
 _OBJECT_STORE_BYTES: Final = 128 << 20
+_RESULT_BYTES: Final = 1 << 20
 _MAX_TASKS: Final = 10_000
 _MAX_RETRIES: Final = 5
 _KNOCK_SECONDS: Final = 5.0
@@ -125,6 +126,8 @@ class RayExecutor:
                 max_retries=_MAX_RETRIES,
             )
         staged.context.enable_progress_bars = self._debug
+        # Ray holds tasks back that might fill its object store; ours return some kilobytes each.
+        staged.context.target_max_block_size = _RESULT_BYTES
         seen: set[int] = set()
         # Ray prints the death of a worker on stdout, which belongs to results.
         # Closing ends what Ray is still at when the caller has had enough.
