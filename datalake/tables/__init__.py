@@ -89,11 +89,11 @@ def create_table(
         StoreError: the store refused, or the path is a file.
     """
     location = _usable(locate(location))
-    if len(set(schema.names)) < len(schema.names) or not schema.names:
+    if len(set(schema.names)) < len(schema.names) or not all(schema.names) or not schema.names:
         raise SchemaError(
             "The schema cannot be used",
             where=location.uri,
-            expected="one column or more, each name once",
+            expected="one column or more, each with a name of its own",
             found=", ".join(schema.names) or "no column",
         )
     return _module(location, format).create(location, schema, dict(properties or {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,16 @@ import pyarrow as pa
 from datalake.errors import InputError, SchemaError, nearest
 from datalake.tables.protocol import Batches, RowIndices
 
-__all__ = ["Source", "Splitter", "as_positions", "as_reader", "conform", "conforms", "with_types"]
+__all__ = [
+    "Source",
+    "Splitter",
+    "as_positions",
+    "as_reader",
+    "conform",
+    "conforms",
+    "described",
+    "with_types",
+]
 
 
 def as_reader(data: Batches, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
@@ -27,30 +37,37 @@ def as_reader(data: Batches, schema: pa.Schema | None = None) -> pa.RecordBatchR
         return data.to_reader()
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if not isinstance(data, Iterable):
-        raise InputError(
-            "Rows cannot be read",
-            expected="a pyarrow Table, RecordBatch, RecordBatchReader or iterable of batches",
-            found=type(data).__name__,
-        )
-    batches = iter(data)
+    batches = _record_batches(data if isinstance(data, Iterable) else [data])
     first = next(batches, None)
     if first is None:
         if schema is None:
             raise InputError("There are no rows, and so no schema", expected="at least one batch")
         return pa.RecordBatchReader.from_batches(schema, [])
-    return pa.RecordBatchReader.from_batches(first.schema, _chain(first, batches))
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
 
 
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
+def _record_batches(items: Iterable[object]) -> Iterator[pa.RecordBatch]:
+    for item in items:
+        if not isinstance(item, pa.RecordBatch):
+            raise InputError(
+                "Rows cannot be read",
+                expected="a pyarrow Table, RecordBatch, RecordBatchReader or iterable of batches",
+                found=type(item).__name__,
+            )
+        yield item
 
 
 def conforms(given: pa.Schema, schema: pa.Schema) -> bool:
     """Whether rows of `given` can be stored under `schema` as they are."""
     return set(given.names) == set(schema.names) and all(
         _storable(given.field(field.name).type, field.type) for field in schema
+    )
+
+
+def described(schema: pa.Schema) -> str:
+    """The columns as text, without metadata: equal for schemas under which pieces are equal."""
+    return ", ".join(
+        f"{field.name} {field.type}{'' if field.nullable else ' not null'}" for field in schema
     )
 
 
@@ -67,6 +84,8 @@ def conform(
     """
     _check(reader.schema, schema, where)
     for batch in reader:
+        if not batch.schema.equals(reader.schema):  # Arrow lets a reader's batches differ.
+            _check(batch.schema, schema, where)
         if batch.num_rows:
             yield _fit(batch, schema, where)
 

@@ -30,7 +30,7 @@ from datalake.errors import (
     MissingPackageError,
     NotFoundError,
 )
-from datalake.tables.batches import Source, Splitter, as_reader, conform, with_types
+from datalake.tables.batches import Source, Splitter, as_reader, conform, described, with_types
 from datalake.tables.delta_files import DataFile, name_part, rewritten_name, row_groups, write_file
 from datalake.tables.delta_schema import declared_schema, physical_schema
 from datalake.tables.failures import translated, translated_stream
@@ -109,8 +109,8 @@ def open_at(location: Location, version: int | None) -> Table:
             fix="Rewrite it without them",
         )
     table = DeltaTable(location, log.version(), declared_schema(_arrow_schema(log)))
-    if version is not None and not table.is_readable(version):
-        raise NotFoundError(f"Version {version} was cleaned up", where=location.uri)
+    if version is not None:
+        table.require_readable(version)
     return table
 
 
@@ -210,8 +210,16 @@ class _DeltaStager:
                     physical,
                     stop_bytes=_FILE_BYTES,
                 )
-                payload = json.dumps({"path": file.path})
-                pieces.append(Piece(DeltaTable.format, payload, file.num_rows, file.num_bytes))
+                pieces.append(
+                    Piece(
+                        DeltaTable.format,
+                        json.dumps({"path": file.path}),
+                        file.num_rows,
+                        file.num_bytes,
+                        self.location.uri,
+                        described(self.schema),
+                    )
+                )
         return pieces
 
 
@@ -385,9 +393,14 @@ class DeltaTable(TableHandle):
             if cleaned.spares(entry["version"])
         ]
 
-    def is_readable(self, version: int) -> bool:
-        """Whether `cleanup` left this version."""
-        return self._cleaned().spares(version)
+    def require_readable(self, version: int) -> None:
+        """Refuse a version that `cleanup` took.
+
+        Raises:
+            NotFoundError: it did.
+        """
+        if not self._cleaned().spares(version):
+            raise NotFoundError(f"Version {version} was cleaned up", where=self.uri)
 
     def _latest_version(self) -> int:
         return int(_log(self._location, None).version())
@@ -413,6 +426,7 @@ class DeltaTable(TableHandle):
             if version is None:
                 filesystem.delete_file(path)
             else:
+                self.require_readable(version)
                 _write_json(filesystem, path, {"version": version})
 
     # Writing ------------------------------------------------------------------------------------
@@ -457,10 +471,10 @@ class DeltaTable(TableHandle):
         return DeltaTable(self._location, made, schema or self._schema)
 
     def _append(
-        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int | None
+        self, pieces: Sequence[Piece], properties: dict[str, str], *, strictly: bool
     ) -> Table:
-        if expected_version is not None:
-            log = _log(self._location, expected_version)
+        if strictly:
+            log = _log(self._location, self._version)
             return self._commit(log, _added(pieces, _after(log)), [], properties)
         for _ in range(_APPEND_TRIES):
             log = _log(self._location, None)
@@ -552,13 +566,11 @@ class DeltaTable(TableHandle):
 
     def _cleanup(self, older_than: dt.timedelta, dry_run: bool) -> CleanupReport:
         known, horizon = self.versions(), dt.datetime.now(dt.UTC) - older_than
-        tagged = {info.version for info in known if info.tags}
-        before = min(
-            (info.version for info in known if info.created_at > horizon),
-            default=known[-1].version,
-        )
-        kept = [info.version for info in known if info.version >= before or info.version in tagged]
+        kept = [info.version for info in known if info.tags or info.created_at > horizon]
+        kept = sorted({*kept, known[-1].version})
         removed = [info.version for info in known if info.version not in kept]
+        # What an earlier clean-up took stays taken.
+        before = max([self._cleaned().before, *(version + 1 for version in removed)])
         filesystem = _filesystem(self._location)
         with translated(self._location, "Cleaning up"):
             log = _log(self._location, None)
@@ -575,7 +587,7 @@ class DeltaTable(TableHandle):
             ]
             if not dry_run:
                 # First the promise not to read, then the files.
-                spared = sorted(tagged & {version for version in kept if version < before})
+                spared = [version for version in kept if version < before]
                 _write_json(filesystem, _CLEANED, {"before": before, "kept": spared})
                 for info in garbage:
                     filesystem.delete_file(info.path)
@@ -591,7 +603,7 @@ class DeltaTable(TableHandle):
 
 @dataclass(frozen=True)
 class _Cleaned:
-    """What clean-ups took: versions before `before`, but for those that were tagged then."""
+    """What clean-ups took: versions before `before`, but for those in `kept`."""
 
     before: int
     kept: frozenset[int]

@@ -25,7 +25,14 @@ from datalake.errors import (
     SchemaError,
     nearest,
 )
-from datalake.tables.batches import as_positions, as_reader, conform, conforms, with_types
+from datalake.tables.batches import (
+    as_positions,
+    as_reader,
+    conform,
+    conforms,
+    described,
+    with_types,
+)
 from datalake.tables.predicate import Node, parse
 from datalake.tables.protocol import (
     Batches,
@@ -131,14 +138,15 @@ class TableHandle(ABC):
 
     @abstractmethod
     def _append(
-        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int | None
-    ) -> Table: ...
+        self, pieces: Sequence[Piece], properties: dict[str, str], *, strictly: bool
+    ) -> Table:
+        """Add rows at the end: of this version `strictly`, or of the latest one."""
 
     @abstractmethod
     def _overwrite(
         self, pieces: Sequence[Piece], properties: dict[str, str], schema: pa.Schema
     ) -> Table:
-        """Replace all rows; raises ConflictError unless this version is the latest."""
+        """Replace all rows of this version."""
 
     @abstractmethod
     def _replace(
@@ -214,6 +222,8 @@ class TableHandle(ABC):
                     where=self.uri,
                     fix=nearest(name, self._schema.names),
                 )
+        if len(set(columns)) < len(columns):
+            raise InputError("A column is named twice", where=self.uri, found=", ".join(columns))
         return list(columns)
 
     def _selected(self, columns: list[str]) -> pa.Schema:
@@ -306,23 +316,41 @@ class TableHandle(ABC):
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Publish staged pieces as one new version, all or nothing."""
-        foreign = {piece.format for piece in pieces} - {self.format}
-        if foreign:
-            raise InputError(
-                "A piece belongs to a table of another format",
-                where=self.uri,
-                expected=self.format,
-                found=", ".join(sorted(foreign)),
-            )
-        if mode == "append":
-            return self._append(pieces, dict(properties or {}), expected_version)
-        if mode != "overwrite":
+        self._check_pieces(pieces)
+        if expected_version is not None and expected_version != self._latest_version():
+            raise self._conflict(expected_version)
+        properties, strictly = dict(properties or {}), expected_version is not None
+        if mode == "overwrite":
+            if expected_version not in {None, self._version}:
+                raise self._conflict(self._version)
+            return self._overwrite(pieces, properties, self._schema)
+        if mode != "append":
             raise InputError(
                 "The commit mode is not known", expected="append or overwrite", found=mode
             )
-        if expected_version not in {None, self._version}:
-            raise self._conflict(expected_version)
-        return self._overwrite(pieces, dict(properties or {}), self._schema)
+        if expected_version in {None, self._version}:
+            return self._append(pieces, properties, strictly=strictly)
+        return self.at(expected_version).commit(
+            pieces, expected_version=expected_version, properties=properties
+        )
+
+    def _check_pieces(self, pieces: Sequence[Piece]) -> None:
+        schema = described(self._schema)
+        for piece in pieces:
+            if (piece.format, piece.table) != (self.format, self.uri):
+                raise InputError(
+                    "A piece was staged for another table",
+                    where=self.uri,
+                    found=f"a piece of the {piece.format} table {piece.table}",
+                )
+            if piece.schema != schema:
+                raise SchemaError(
+                    "A piece was staged for other columns",
+                    where=self.uri,
+                    expected=schema,
+                    found=piece.schema,
+                    fix="Stage the rows again, with a stager of this handle",
+                )
 
     def append(self, data: Batches, *, properties: Mapping[str, str] | None = None) -> Table:
         """Add rows at the end."""
@@ -352,9 +380,14 @@ class TableHandle(ABC):
     ) -> Table:
         """Upsert: rows whose key is there are removed, and all rows of `data` appended."""
         names = self._columns([key] if isinstance(key, str) else key)
-        if not names:
-            raise InputError("An upsert needs a key", where=self.uri, expected="one column or more")
         schema = self._selected(names)
+        if not names or any(pa.types.is_nested(field.type) for field in schema):
+            raise InputError(
+                "The key of an upsert cannot be used",
+                where=self.uri,
+                expected="one column or more, none of them nested",
+                found=str(schema),
+            )
         keys: list[pa.RecordBatch] = []
 
         def noting_keys() -> Iterator[pa.RecordBatch]:
@@ -363,12 +396,12 @@ class TableHandle(ABC):
                 yield batch
 
         pieces = self.stager().write(noting_keys())
-        wanted = pa.Table.from_batches(keys, schema=schema)
+        wanted = _without_dictionaries(pa.Table.from_batches(keys, schema=schema))
         _check_keys(wanted, self.uri)
         removed = self._matching(wanted)
         self._expect_latest()
         if not removed.size:
-            return self._append(pieces, dict(properties or {}), self._version)
+            return self._append(pieces, dict(properties or {}), strictly=True)
         return self._replace(removed, pieces, dict(properties or {}))
 
     def _matching(self, keys: pa.Table) -> Positions:
@@ -376,7 +409,7 @@ class TableHandle(ABC):
         found = [np.empty(0, np.int64)]
         reader = self.scan(keys.column_names, batch_size=_KEY_BATCH_ROWS, with_row_index=True)
         for batch in reader if keys.num_rows else []:
-            match = pa.Table.from_batches([batch]).join(
+            match = _without_dictionaries(pa.Table.from_batches([batch])).join(
                 keys, keys=keys.column_names, join_type="left semi"
             )
             found.append(np.sort(match[ROW_INDEX].to_numpy()).astype(np.int64))
@@ -442,6 +475,15 @@ class TableHandle(ABC):
 def _positions_of(reader: pa.RecordBatchReader) -> Positions:
     found = [batch.column(ROW_INDEX).to_numpy().astype(np.int64) for batch in reader]
     return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _without_dictionaries(rows: pa.Table) -> pa.Table:
+    """The rows with dictionaries resolved, as Arrow neither groups nor joins by them."""
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
 
 
 def _check_keys(keys: pa.Table, where: str) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError
 from datalake.schema import is_media
-from datalake.tables.batches import Source, Splitter, as_reader, conform
+from datalake.tables.batches import Source, Splitter, as_reader, conform, described
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node
@@ -34,7 +34,7 @@ from datalake.uri import Location
 
 if TYPE_CHECKING:
     import lance
-    from lance import LanceOperation
+    from lance import FragmentMetadata, LanceOperation
 
     BaseOperation = LanceOperation.BaseOperation
 
@@ -59,9 +59,11 @@ def create(location: Location, schema: pa.Schema, properties: dict[str, str]) ->
     import lance
 
     for name in schema.names:
-        if "." in name:
+        if "." in name or "`" in name:
             raise SchemaError(
-                "Lance does not take a dot in a column's name", where=location.uri, found=name
+                "Lance takes neither a dot nor a backtick in a column's name",
+                where=location.uri,
+                found=name,
             )
     ensure_safe_commits(location)
     if exists(location):
@@ -194,6 +196,8 @@ class _LanceStager:
                 json.dumps(fragment.to_json()),
                 fragment.physical_rows,
                 sum(file.file_size_bytes or 0 for file in fragment.files),
+                self.location.uri,
+                described(self.schema),
             )
             for fragment in fragments
         ]
@@ -363,38 +367,36 @@ class LanceTable(TableHandle):
         return LanceTable(self._location, made.version, _declared(made.schema), made)
 
     def _append(
-        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int | None
+        self, pieces: Sequence[Piece], properties: dict[str, str], *, strictly: bool
     ) -> Table:
         from lance import LanceOperation
 
-        if expected_version is not None:
-            return self._append_strictly(pieces, properties, expected_version)
-        for _ in range(_APPEND_TRIES):
+        if strictly:
+            return self._append_strictly(pieces, properties)
+        for tried in range(_APPEND_TRIES):
             fresh = self._latest_version() == self._version
             latest = self._dataset if fresh else _dataset(self._location, None)
             if _declared(latest.schema) != self._schema:
                 break
+            if tried and _files(_fragments(pieces)) & _files(_metadata(latest)):
+                # The store took the last try and its answer was lost: a second one doubles rows.
+                return LanceTable(self._location, latest.version, self._schema, latest)
             try:
                 return self._commit(latest, LanceOperation.Append(_fragments(pieces)), properties)
             except ConflictError:
                 continue
         raise self._conflict(self._version)
 
-    def _append_strictly(
-        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int
-    ) -> Table:
+    def _append_strictly(self, pieces: Sequence[Piece], properties: dict[str, str]) -> Table:
         from lance import LanceOperation
 
-        base = self._dataset
-        if expected_version != self._version:
-            base = _dataset(self._location, expected_version)
-        fragments = [fragment.metadata for fragment in base.get_fragments()]
+        fragments = _metadata(self._dataset)
         following = max((fragment.id for fragment in fragments), default=-1) + 1
         added = _fragments(pieces)
         for offset, fragment in enumerate(added):
             fragment.id = following + offset
-        operation = LanceOperation.Merge([*fragments, *added], base.lance_schema)
-        return self._commit(base, operation, properties)
+        operation = LanceOperation.Merge([*fragments, *added], self._dataset.lance_schema)
+        return self._commit(self._dataset, operation, properties)
 
     def _overwrite(
         self, pieces: Sequence[Piece], properties: dict[str, str], schema: pa.Schema
@@ -412,19 +414,21 @@ class LanceTable(TableHandle):
         from lance import LanceOperation
 
         index = _RowIndex(self._dataset)
-        updated, emptied = [], []
+        updated, untouched, emptied = [], [], []
         with translated(self._location, "Removing rows"):
             for fragment, offsets in index.by_fragment(removed):
-                remaining = fragment.delete_rows(offsets.tolist())
-                if remaining is None:
-                    emptied.append(fragment.fragment_id)
-                else:
+                if not offsets.size:
+                    untouched.append(fragment.metadata)
+                elif (remaining := fragment.delete_rows(offsets.tolist())) is not None:
                     updated.append(remaining)
-        # An append that lands between the check of the version and this commit stays, as if it
-        # had come first; any other commit in between is a conflict.
+                else:
+                    emptied.append(fragment.fragment_id)
+        # Lance lets changes of different fragments pass each other, and two upserts of one new key
+        # would both stay; each one names all fragments, so that one of them is refused. An append
+        # that lands between the check of the version and this commit stays, as if it came after.
         operation = LanceOperation.Update(
             removed_fragment_ids=emptied,
-            updated_fragments=updated,
+            updated_fragments=[*updated, *untouched],
             new_fragments=_fragments(pieces),
         )
         return self._commit(self._dataset, operation, properties)
@@ -459,18 +463,24 @@ class LanceTable(TableHandle):
 
         bytes_per_row = max(1, self.num_bytes() // max(1, self._num_rows()))
         rows = min(_FRAGMENT_ROWS, max(1024, _FRAGMENT_BYTES // bytes_per_row))
-        groups = []
+        rewritten: dict[int, list[FragmentMetadata]] = {}
         with translated(self._location, "Compacting"):
             plan = Compaction.plan(
                 self._dataset,
                 {"target_rows_per_fragment": rows, "materialize_deletions_threshold": 0.0},
             )
             for task in plan.tasks:
-                made = task.execute(self._dataset).new_fragments
-                groups.append(LanceOperation.RewriteGroup(task.fragments, made))
-        if not groups:
+                first, *others = (fragment.id for fragment in task.fragments)
+                rewritten |= {first: task.execute(self._dataset).new_fragments}
+                rewritten |= {other: [] for other in others}
+        if not rewritten:
             return self
-        return self._commit(self._dataset, LanceOperation.Rewrite(groups, []), properties)
+        # Lance's own `Rewrite` puts new fragments last, and rows would change their places.
+        in_order = chain.from_iterable(
+            rewritten.get(fragment.id, [fragment]) for fragment in _metadata(self._dataset)
+        )
+        operation = LanceOperation.Overwrite(self._dataset.lance_schema, list(in_order))
+        return self._commit(self._dataset, operation, properties)
 
     def _cleanup(self, older_than: dt.timedelta, dry_run: bool) -> CleanupReport:
         latest = _dataset(self._location, None)
@@ -495,10 +505,18 @@ def _in_utc(timestamp: Any) -> dt.datetime:
     return cast("dt.datetime", timestamp).astimezone(dt.UTC)
 
 
-def _fragments(pieces: Sequence[Piece]) -> list[Any]:
+def _fragments(pieces: Sequence[Piece]) -> list[FragmentMetadata]:
     from lance import FragmentMetadata
 
     return [FragmentMetadata.from_json(piece.payload) for piece in pieces]
+
+
+def _metadata(dataset: lance.LanceDataset) -> list[FragmentMetadata]:
+    return [fragment.metadata for fragment in dataset.get_fragments()]
+
+
+def _files(fragments: list[FragmentMetadata]) -> set[str]:
+    return {file.path for fragment in fragments for file in fragment.files}
 
 
 class _RowIndex:
@@ -533,9 +551,8 @@ class _RowIndex:
         bounds = np.searchsorted(positions, self._starts)
         for order, fragment in enumerate(self._fragments):
             local = positions[bounds[order] : bounds[order + 1]] - self._starts[order]
-            if local.size:
-                live = self._live_offsets(order)
-                yield fragment, local if live is None else live[local]
+            live = self._live_offsets(order) if local.size else None
+            yield fragment, local if live is None else live[local]
 
     def _live_offsets(self, order: int) -> npt.NDArray[np.int64] | None:
         """The offsets of rows that are not deleted; None if all are there."""

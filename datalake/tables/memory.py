@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from datalake.errors import ExistsError, NotFoundError
-from datalake.tables.batches import as_reader, conform
+from datalake.tables.batches import as_reader, conform, described
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.predicate import Node
 from datalake.tables.predicate_sql import DUCKDB, to_sql
@@ -125,7 +125,16 @@ class _MemoryStager:
             return []
         name = uuid.uuid4().hex
         _store(self.location).staged[name] = (rows, _now())
-        return [Piece(MemoryTable.format, json.dumps(name), rows.num_rows, rows.nbytes)]
+        return [
+            Piece(
+                MemoryTable.format,
+                json.dumps(name),
+                rows.num_rows,
+                rows.nbytes,
+                self.location.uri,
+                described(self.schema),
+            )
+        ]
 
 
 class MemoryTable(TableHandle):
@@ -211,10 +220,12 @@ class MemoryTable(TableHandle):
         return dict(self._store.tags)
 
     def _set_tag(self, name: str, version: int | None) -> None:
-        if version is None:
-            del self._store.tags[name]
-        else:
-            self._store.tags[name] = version
+        with self._store.lock:
+            if version is None:
+                del self._store.tags[name]
+            else:
+                self._open(version)
+                self._store.tags[name] = version
 
     def _stager(self, schema: pa.Schema) -> _MemoryStager:
         return _MemoryStager(self._location, schema)
@@ -232,7 +243,7 @@ class MemoryTable(TableHandle):
             return self._open(self._store.publish(rows, properties))
 
     def _append(
-        self, pieces: Sequence[Piece], properties: dict[str, str], expected_version: int | None
+        self, pieces: Sequence[Piece], properties: dict[str, str], *, strictly: bool
     ) -> Table:
         with self._store.lock:
             latest = self._latest_version()
@@ -240,8 +251,7 @@ class MemoryTable(TableHandle):
             if rows.schema != self._schema:
                 raise self._conflict(self._version)
             rows = pa.concat_tables([rows, self._staged(pieces, self._schema)])
-            expected = latest if expected_version is None else expected_version
-            return self._publish(rows, properties, expected)
+            return self._publish(rows, properties, self._version if strictly else latest)
 
     def _overwrite(
         self, pieces: Sequence[Piece], properties: dict[str, str], schema: pa.Schema

@@ -17,14 +17,16 @@ every format, and a mistake is found before a byte is read.
 
 Names without quotes match whatever their case, unless two columns differ by case only. Nulls follow
 SQL's three-valued logic. Numbers of different types are compared as 64-bit integers or as doubles;
-NaN equals NaN and is greater than any other number. Times without a zone are UTC.
+NaN equals NaN and is greater than any other number. Times without a zone are UTC. What is left to
+the engines: integers that outgrow 64 bits, and the case of letters such as ß that change length.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, TypeAlias
 
@@ -196,6 +198,9 @@ _KEYWORDS: Final = {
 }  # fmt: skip
 _FUNCTIONS: Final = {"lower": pa.string(), "upper": pa.string(), "length": pa.int64()}
 _UTC_MICROSECONDS: Final = pa.timestamp("us", "UTC")
+# Lance's parser refuses what is nested deeper than some 40 parentheses, or never comes back.
+_MOST_LEVELS: Final = 20
+_LIKE_PATTERN: Final = re.compile(r"(?:[^\\]|\\[%_\\])*", re.DOTALL)
 
 
 def kind_of(data_type: pa.DataType) -> Kind:
@@ -217,21 +222,31 @@ def kind_of(data_type: pa.DataType) -> Kind:
 
 def leaves_of(node: Node) -> Iterator[Column]:
     """The columns of a predicate, as often as they stand in it."""
+    if isinstance(node, Column):
+        yield node
+    for part in _parts_of(node):
+        yield from leaves_of(part)
+
+
+def _parts_of(node: Node) -> tuple[Node, ...]:
     match node:
-        case Column():
-            yield node
-        case Constant():
-            return
+        case Column() | Constant():
+            return ()
         case Cast() | InList() | Like() | IsNull() | Not():
-            yield from leaves_of(node.operand)
+            return (node.operand,)
         case Call():
-            yield from leaves_of(node.argument)
+            return (node.argument,)
         case Between():
-            for part in (node.operand, node.low, node.high):
-                yield from leaves_of(part)
+            return (node.operand, node.low, node.high)
         case Arithmetic() | Comparison() | Logical():
-            for part in (node.left, node.right):
-                yield from leaves_of(part)
+            return (node.left, node.right)
+
+
+def _levels(node: Node, known: dict[int, int]) -> int:
+    """How deep a predicate is nested. `known` has the answers by id, as parts may be shared."""
+    if id(node) not in known:
+        known[id(node)] = 1 + max((_levels(part, known) for part in _parts_of(node)), default=0)
+    return known[id(node)]
 
 
 def columns_of(node: Node) -> frozenset[str]:
@@ -266,10 +281,16 @@ class _Parser:
         self._next = 0
 
     def whole(self) -> Node:
-        node = self._or()
+        try:
+            node = self._boolean(self._or())
+            levels: float = _levels(node, {})
+        except RecursionError:
+            levels = math.inf
+        if levels > _MOST_LEVELS:
+            self._fail(f"{levels} levels", f"expressions nested at most {_MOST_LEVELS} deep")
         if self._peek().kind != "end":
             self._fail(f"{self._peek().text!r} at position {self._peek().start + 1}")
-        return self._boolean(node)
+        return node
 
     # Tokens -------------------------------------------------------------------------------------
 
@@ -318,16 +339,23 @@ class _Parser:
     # Rules --------------------------------------------------------------------------------------
 
     def _or(self) -> Node:
-        node = self._and()
-        while self._accept("OR"):
-            node = Logical("OR", self._boolean(node), self._boolean(self._and()))
-        return node
+        return self._chain("OR", self._and)
 
     def _and(self) -> Node:
-        node = self._not()
-        while self._accept("AND"):
-            node = Logical("AND", self._boolean(node), self._boolean(self._not()))
-        return node
+        return self._chain("AND", self._not)
+
+    def _chain(self, operator: Literal["AND", "OR"], part: Callable[[], Node]) -> Node:
+        parts = [part()]
+        while self._accept(operator):
+            parts.append(part())
+        if len(parts) == 1:
+            return parts[0]
+        parts = [self._boolean(part) for part in parts]
+        while len(parts) > 1:  # As a balanced tree: a thousand terms are ten levels.
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            odd = parts[len(parts) & ~1 :]
+            parts = [*(Logical(operator, left, right) for left, right in pairs), *odd]
+        return parts[0]
 
     def _not(self) -> Node:
         if self._accept("NOT"):
@@ -403,6 +431,8 @@ class _Parser:
         pattern = self._factor()
         if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
             self._fail("no string after LIKE", "a pattern such as 'a%'")
+        if not _LIKE_PATTERN.fullmatch(pattern.value):
+            self._fail(pattern.value, "a pattern in which a backslash stands before %, _ or \\")
         if kind_of(left.type) != "string":
             self._fail(f"{left.type} LIKE", "a string column before LIKE")
         return Like(_plain(left), pattern.value)

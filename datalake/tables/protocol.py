@@ -57,6 +57,10 @@ class Piece:
     """What the format needs to publish the rows, as text (JSON)."""
     num_rows: int
     num_bytes: int
+    table: str
+    """The uri of the table it was staged for."""
+    schema: str
+    """The columns it holds, as text."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,8 @@ class Table(Protocol):
         Raises:
             ConflictError: the table is not at the expected version; nothing was published, and the
                 pieces can be committed again.
+            SchemaError: a piece was staged for other columns than this handle's.
+            InputError: a piece was staged for another table.
         """
         ...
 
@@ -261,7 +267,7 @@ class Table(Protocol):
         The keys of `data` are held in memory, and its rows are not.
 
         Raises:
-            InputError: the key repeats within `data` or is null.
+            InputError: the key repeats within `data`, is null, or is a nested column.
             ConflictError: the table moved on since this handle was opened.
         """
         ...

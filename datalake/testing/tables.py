@@ -286,6 +286,8 @@ class TableContract:
         for read in (table.scan, lambda columns: table.take([0], columns)):
             with pytest.raises(SchemaError, match="duration_s"):
                 read(["durations"])
+            with pytest.raises(InputError, match="twice"):
+                read(["id", "label", "id"])
         with pytest.raises(SchemaError, match="label"):
             table.scan(where="lable = 'spoof'")
 
@@ -293,12 +295,22 @@ class TableContract:
         "label =", "label = 'spoof", "label 'spoof'", "label = 3", "id = 'a'", "id", "id + 1",
         "audio = 'x'", "frobnicate(id) = 1", "id IN ()", "id IN (label)", "label LIKE 3",
         "id = 1 garbage", "(id = 1", "", "id == = 1", "lower(id) = 'a'", "id.x = 1", "id NOT 1",
+        "label LIKE 'a\\b'", "label LIKE 'a\\'",
     ])  # fmt: skip
     def test_a_bad_predicate_is_told(self, table: Table, where: str) -> None:
         with pytest.raises(PredicateError) as caught:
             table.count_rows(where)
         assert "duration_s" in str(caught.value)  # It names the columns,
         assert where in caught.value.where  # and itself.
+
+    def test_a_predicate_may_be_long_but_not_deep(self, table: Table) -> None:
+        for operator, expected in (("OR", 10), ("AND", 0)):
+            where = f" {operator} ".join(f"id = {number}" for number in range(1000))
+            assert table.count_rows(where) == expected
+        assert table.count_rows("NOT " * 18 + "id = 1") == 1
+        for deep in ("NOT " * 40 + "id = 1", "(" * 9999 + "id = 1", "id = 1" + " + 0" * 40):
+            with pytest.raises(PredicateError, match="nested"):
+                table.count_rows(deep)
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -369,7 +381,25 @@ class TableContract:
         ]:
             with pytest.raises(SchemaError, match=said):
                 table.append(bad)
+            with pytest.raises(SchemaError, match=said):
+                table.append([*good.to_batches(), *bad.to_batches()])
+        for strange in ("rows", [good], [{"id": 1}], None):
+            with pytest.raises(InputError, match="RecordBatch"):
+                table.append(strange)
         assert ids(table.at()) == list(range(10))
+
+    def test_pieces_of_other_tables_and_columns_are_refused(self, table: Table) -> None:
+        pieces = table.stager().write(rows(10, 11))
+        wider = table.add_columns(pa.table({"score": range(10)}))
+        with pytest.raises(SchemaError, match="score"):
+            wider.commit(pieces)
+        with pytest.raises(SchemaError, match="score"):
+            wider.commit(pieces, mode="overwrite")
+        with pytest.raises(ConflictError):
+            table.commit(pieces)
+        with pytest.raises(InputError, match="another table"):
+            self.make_table(SCHEMA).commit(pieces)
+        assert table.at().version == wider.version
 
     def test_staged_pieces_are_invisible_until_committed(self, table: Table) -> None:
         pieces = table.stager().write(rows(10, 13))
@@ -426,6 +456,7 @@ class TableContract:
             lambda: table.add_columns(pa.table({"new": range(10)})),
             lambda: table.compact(),
             lambda: table.commit(table.stager().write(rows(0, 1)), expected_version=table.version),
+            lambda: newer.commit(table.stager().write(rows(0, 1)), expected_version=999),
         ]
         for act in acts:
             with pytest.raises(ConflictError):
@@ -476,6 +507,24 @@ class TableContract:
             won = list(pool.map(commit, range(4)))
         assert sum(won) == 1
         assert ids(table.at()) == [*range(10), 100 + won.index(True)]
+
+    def test_concurrent_upserts_of_one_new_key_leave_it_once(self, table: Table) -> None:
+        table = table.append(rows(10, 20)).append(rows(20, 30)).append(rows(30, 40))
+        barrier = threading.Barrier(4)
+
+        def merge(number: int) -> bool:
+            # Each replaces a row of another piece, and all bring the key 99.
+            data = pa.concat_tables([rows(number * 10, number * 10 + 1), rows(99, 100)])
+            barrier.wait()
+            try:
+                table.merge(data, "id")
+            except ConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(merge, range(4))) == 1
+        assert sorted(ids(table.at())) == [*range(40), 99]
 
     def test_overwrite_replaces_the_rows(self, table: Table) -> None:
         made = table.overwrite(rows(3, 5))
@@ -528,6 +577,18 @@ class TableContract:
         data = rows(3, 4).set_column(1, "label", pa.array(["spoof"]))
         assert ids(table.merge(data, ["id", "label"])) == [*range(10), 3]
 
+    def test_merge_by_a_dictionary(self) -> None:
+        schema = pa.schema([("key", pa.dictionary(pa.int32(), pa.string())), ("n", pa.int64())])
+
+        def batches(*keys: str) -> list[pa.RecordBatch]:  # Each has a dictionary of its own.
+            columns = ({"key": pa.array([key]).dictionary_encode(), "n": [1]} for key in keys)
+            return [pa.record_batch(column, schema=schema) for column in columns]
+
+        made = (
+            self.make_table(schema).append(batches("a", "b", "c")).merge(batches("d", "b"), "key")
+        )
+        assert made.scan(["key"]).read_all()["key"].to_pylist() == ["a", "c", "d", "b"]
+
     def test_merge_refuses_ambiguous_keys(self, table: Table) -> None:
         twice = pa.concat_tables([rows(1, 2), rows(1, 2)])
         with pytest.raises(InputError, match="id=1"):
@@ -539,6 +600,9 @@ class TableContract:
         with pytest.raises(InputError):
             table.merge(rows(4, 5), [])
         assert table.at().version == table.version
+        nested = pa.table({"key": [{"x": 1}]})
+        with pytest.raises(InputError, match="nested"):
+            self.make_table(nested.schema).merge(nested, "key")
 
     def test_add_columns_follows_the_row_order(self, table: Table) -> None:
         thinned = table.delete("id IN (2, 7)")
@@ -657,7 +721,8 @@ class TableContract:
 
     def test_cleanup_keeps_the_latest_and_the_tagged(self, table: Table) -> None:
         table.tag("keep")
-        latest = table.delete("id < 5").append(rows(20, 22)).compact()
+        gone = table.delete("id < 5")
+        latest = gone.append(rows(20, 22)).compact()
         known = [info.version for info in latest.versions()]
         zero = dt.timedelta(0)
         planned = latest.cleanup(older_than=zero, dry_run=True)
@@ -671,7 +736,12 @@ class TableContract:
         assert ids(latest.at()) == [5, 6, 7, 8, 9, 20, 21]
         with pytest.raises(NotFoundError):
             latest.at(latest.version - 1)
-        assert latest.cleanup(older_than=zero).num_versions == 0
+        with pytest.raises(NotFoundError):
+            gone.tag("late")
+        # What is gone stays gone, however much younger than a later limit it would be.
+        for age in (zero, dt.timedelta(days=14)):
+            assert latest.cleanup(older_than=age).num_versions == 0
+            assert [info.version for info in latest.versions()] == [table.version, latest.version]
         # Life goes on, and an untagged version goes at the next time.
         latest.untag("keep")
         latest = latest.append(rows(30, 31))

@@ -6,14 +6,17 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from datalake.errors import ConflictError, ExistsError, SchemaError
 from datalake.schema import media_field
-from datalake.tables import Table, create_table
+from datalake.tables import Table, create_table, open_table
+from datalake.tables.lance import LanceTable
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), media_field("audio", "audio")])
 AUDIO_BYTES = 50_000
@@ -84,6 +87,58 @@ def test_a_stale_plain_append_of_lance_itself_would_have_landed(table: Table) ->
     assert table.at().count_rows() == 2
     with pytest.raises(ConflictError):
         table.commit(table.stager().write(rows(2, 3)), expected_version=table.version)
+
+
+def test_compaction_in_the_middle_keeps_the_order(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance itself puts what it rewrote behind what it left alone."""
+    for start, stop in ((0, 3000), (3000, 3005), (3005, 3010), (3010, 6010), (6010, 6015)):
+        table = table.append(rows(start, stop))
+    monkeypatch.setattr("datalake.tables.lance._FRAGMENT_ROWS", 2000)
+    before = set(data_files(table))
+    made = table.compact()
+    assert len(set(data_files(made)) - before) == 1  # The large ones were left alone.
+    assert made.scan(["id"]).read_all()["id"].to_pylist() == list(range(6015))
+    assert made.take([3004, 3010], ["id"])["id"].to_pylist() == [3004, 3010]
+    assert made.delete("id = 3000").take([3000], ["id"])["id"].to_pylist() == [3001]
+
+
+@pytest.mark.parametrize(
+    ("act", "other"),
+    [
+        (lambda t: t.merge(rows(4, 5), "id"), lambda t: t.merge(rows(0, 1), "id")),
+        (lambda t: t.delete("id = 4"), lambda t: t.delete("id = 0")),
+        (lambda t: t.compact(), lambda t: t.append(rows(8, 9))),
+    ],
+)
+def test_a_change_between_check_and_commit_is_a_conflict(
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Table], Table],
+    other: Callable[[Table], Table],
+) -> None:
+    """Lance lets changes of different fragments pass each other."""
+    table = table.append(rows(0, 4)).append(rows(4, 8))
+    monkeypatch.setattr(table, "_expect_latest", lambda: other(open_table(table.uri)))
+    with pytest.raises(ConflictError):
+        act(table)
+
+
+def test_an_append_whose_answer_was_lost_lands_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = LanceTable._commit
+
+    def losing(self: LanceTable, *args: Any) -> Table:
+        monkeypatch.setattr(LanceTable, "_commit", commit)
+        commit(self, *args)
+        raise ConflictError("The store says that the version is there")
+
+    monkeypatch.setattr(LanceTable, "_commit", losing)
+    made = table.append(rows(0, 4))
+    assert made.version == table.at().version
+    assert table.at().count_rows() == 4
 
 
 def test_a_handle_travels_without_its_dataset(table: Table) -> None:
