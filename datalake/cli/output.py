@@ -20,6 +20,8 @@ __all__ = ["Rows", "media_kind", "print_json", "print_pairs", "print_table", "si
 
 Rows: TypeAlias = pa.Table | Sequence[Mapping[str, object]]
 
+# A text is folded to no fewer columns.
+_FOLDED_WIDTH: Final = 18
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -40,8 +42,8 @@ def print_json(value: object) -> None:
 def print_table(rows: Rows, *, columns: Sequence[str] | None = None) -> None:
     """Print rows under their column names.
 
-    A pipe gets aligned columns that are never cut. A terminal gets a table, or where that would be
-    wider than the terminal, a block of names and values for each row.
+    A pipe gets aligned columns that are never cut. A terminal gets a table, its texts folded if need
+    be, or where that would still be too wide, a block of names and values for each row.
 
     Args:
         rows: a table, or mappings.
@@ -52,7 +54,7 @@ def print_table(rows: Rows, *, columns: Sequence[str] | None = None) -> None:
     numeric = [any(_is_number(record.get(name)) for record in records) for name in names]
     if not sys.stdout.isatty():
         _print_plain(names, cells, numeric)
-    elif _width(names, cells) <= shutil.get_terminal_size().columns:
+    elif _least_width(names, cells, numeric) <= shutil.get_terminal_size().columns:
         _print_rich(names, cells, numeric)
     else:
         for line in cells:
@@ -152,9 +154,12 @@ def _widths(names: list[str], cells: list[list[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(names, *cells, strict=True)]
 
 
-def _width(names: list[str], cells: list[list[str]]) -> int:
-    """How wide a table is, with two spaces between its columns."""
-    widths = _widths(names, cells)
+def _least_width(names: list[str], cells: list[list[str]], numeric: list[bool]) -> int:
+    """How wide a table is with its texts folded and two spaces between its columns."""
+    widths = [
+        width if right else min(width, max(len(name), _FOLDED_WIDTH))
+        for name, width, right in zip(names, _widths(names, cells), numeric, strict=True)
+    ]
     return sum(widths) + 2 * (len(widths) - 1)
 
 
@@ -175,9 +180,15 @@ def _print_rich(names: list[str], cells: list[list[str]], numeric: list[bool]) -
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+    )
     for name, right in zip(names, numeric, strict=True):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for line in cells:
         table.add_row(*map(Text, line))
     Console().print(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +67,28 @@ def test_cells(capsys: pytest.CaptureFixture[str]) -> None:
         "empty  -",
         "raw    <4 B bytes>",
     ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "printed"),
+    [
+        (60, ["vits-demo/tacotron2+hifigan-ft  123456    10"]),
+        (40, ["vits-demo/tacotron2+hifiga  123456    10", "n-ft"]),
+        (30, ["domain  vits-demo/tacotron2+hifigan-ft", "rows    123456", "kept    10", ""]),
+    ],
+)
+def test_a_terminal_gets_a_table_folded_to_its_width(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    printed: list[str],
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    console.print_table([{"domain": "vits-demo/tacotron2+hifigan-ft", "rows": 123456, "kept": 10}])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[-len(printed) :] == printed
 
 
 def test_no_rows_print_their_names(capsys: pytest.CaptureFixture[str]) -> None:
