@@ -13,6 +13,8 @@ from datalake.cli import console
 from datalake.errors import InputError
 from datalake.lake import Lake, Lineage, Selection
 from datalake.tables import Table
+from datalake.tables.failures import translated
+from datalake.uri import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,7 @@ _AGAINST: Final = {"domain": "by_domain", "generator": "by_generator"}
 
 def probe(
     session: console.Session,
-    table: Annotated[str, typer.Argument(help="The table to train on.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table to train on.")],
     selection: Annotated[
         str | None, typer.Option(metavar="NAME", help="Train on a selection of it only.")
     ] = None,
@@ -82,17 +84,21 @@ def probe(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Train a small detector and report its equal error rate on a test it has not seen.
+    """Train a small detector and report its equal error rate.
 
-    Give the test as a table (--test) or hold generators of the same table out (--hold-out). Half of
-    every batch is bona fide and half spoof, and every selection gets the same number of steps, so
-    that results compare. A test that shares utterances with the training is refused; generators
-    and speakers on both sides are pointed out.
+    The test is speech it has not seen: a table (--test), or generators of the same table that are
+    held out (--hold-out). Half of every batch is bona fide and half spoof, and every selection gets
+    the same number of steps, so that results compare. A test that shares utterances with the
+    training is refused; generators and speakers on both sides are pointed out.
     """
     from curation import probe as judge
 
     if by not in _AGAINST:
         raise InputError(f"--by {by} is not known", expected="domain or generator")
+    if out is not None:
+        # Before the training, not after it.
+        with translated(Location(str(out)), "Making the folder"):
+            out.mkdir(parents=True, exist_ok=True)
     settings = judge.TrainingSettings(
         num_steps=steps,
         batch_size=batch_size,

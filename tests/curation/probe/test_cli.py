@@ -94,6 +94,7 @@ def test_a_selection_is_all_that_is_trained_on(
         (("corpus", "--test", "heldout", "--selection", "sixx"), "sixx"),
         (("corpus", "--test", "heldout", "--detector", "lfc_lcnn"), "lfcc_lcnn"),
         (("corpus", "--test", "heldout", "--by", "speaker"), "domain or generator"),
+        (("corpus", "--test", "heldout", "--out", "/proc/out"), "/proc/out"),
         (("corpus", "--test", "heldout", "--where", "label = 'spoof'"), "no bona fide rows"),
     ],
 )
