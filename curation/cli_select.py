@@ -22,9 +22,10 @@ _DOMAINS_SHOWN: Final = 20
 
 def select(
     session: console.Session,
-    table: Annotated[str, typer.Argument(help="The table to select from.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table to select from.")],
     method: Annotated[
-        str, typer.Option(help="doss, random, naive, or the name of a plug-in.")
+        str,
+        typer.Option(metavar="NAME", help="doss, random, naive, or a selector of your own."),
     ] = "doss",
     cap: Annotated[
         int | None, typer.Option(help="DOSS: most rows of a spoof domain (N_c).")

@@ -15,13 +15,13 @@ from datalake.lake import Lake, Lineage
 
 __all__ = ["cleanup", "compact", "rm"]
 
-_Name = Annotated[str, typer.Argument(help="A table or selection.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")]
 
 
 def compact(
-    session: console.Session, name: Annotated[str, typer.Argument(help="A table.")]
+    session: console.Session, name: Annotated[str, typer.Argument(metavar="TABLE", help="A table.")]
 ) -> None:
-    """Rewrite small pieces of a table into larger ones; its rows stay the same."""
+    """Rewrite small pieces of a table into larger ones. Its rows stay the same."""
     before = session.open_lake()[name]
     lineage = Lineage("compact", inputs={name: before.version})
     after = before.compact(properties=lineage.properties())
@@ -37,7 +37,8 @@ def compact(
 def cleanup(
     session: console.Session,
     name: Annotated[
-        str | None, typer.Argument(help="A table or selection; all of them if not given.")
+        str | None,
+        typer.Argument(metavar="NAME", help="A table or selection; all of them if not given."),
     ] = None,
     older_than_days: Annotated[
         float, typer.Option("--older-than-days", min=0.0, help="Keep what is younger.")

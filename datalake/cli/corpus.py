@@ -22,7 +22,7 @@ _SHOWN: Final = ["reason", "path", "utt_id", "detail"]
 
 def detect(
     session: console.Session,
-    path: Annotated[str, typer.Argument(help="A folder, file or uri.")],
+    path: Annotated[str, typer.Argument(metavar="PATH_OR_URI", help="The corpus.")],
 ) -> None:
     """Name the format of a corpus and the evidence for it."""
     found = detection.detect(locate(path, session.storage))
@@ -43,8 +43,10 @@ def detect(
 
 def quarantine(
     session: console.Session,
-    name: Annotated[str, typer.Argument(help="The table that was ingested into.")],
-    reason: Annotated[str | None, typer.Option(help="Only rows refused for this reason.")] = None,
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="The table that was ingested into.")],
+    reason: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Only rows refused for this reason.")
+    ] = None,
     num_rows: Annotated[
         int, typer.Option("--rows", "-n", min=0, help="Print at most so many rows.")
     ] = 20,

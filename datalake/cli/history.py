@@ -12,11 +12,11 @@ from datalake.lake import LogEntry
 
 __all__ = ["log", "tag", "versions"]
 
-_Name = Annotated[str, typer.Argument(help="A table or selection.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")]
 
 
 def log(session: console.Session, name: _Name) -> None:
-    """Print which run, configuration, code and inputs made each version."""
+    """Say what made each version. The run, its configuration, code and input versions."""
     entries = session.open_lake().log(name)
     if session.as_json:
         console.print_json([asdict(entry) for entry in entries])
@@ -25,7 +25,7 @@ def log(session: console.Session, name: _Name) -> None:
 
 
 def versions(session: console.Session, name: _Name) -> None:
-    """List the versions that can be read, oldest first, with their tags."""
+    """List the versions that can be read, with their tags. The oldest comes first."""
     found = session.open_lake().open(name).versions()
     if session.as_json:
         console.print_json([asdict(info) for info in found])
@@ -41,7 +41,7 @@ def versions(session: console.Session, name: _Name) -> None:
 def tag(
     session: console.Session,
     name: _Name,
-    tag: Annotated[str, typer.Argument(help="The tag.")],
+    tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag.")],
     version: Annotated[
         int | None, typer.Option(help="The version to name; the latest if not given.")
     ] = None,

@@ -25,7 +25,8 @@ def ingest(
     path: Annotated[str, typer.Argument(metavar="PATH_OR_URI", help="The corpus.")],
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The table, made if need be.")],
     connector: Annotated[
-        str | None, typer.Option(help="The corpus's format; left out, it is recognised.")
+        str | None,
+        typer.Option(metavar="NAME", help="The corpus's format; left out, it is recognised."),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -62,7 +63,9 @@ def ingest(
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many tasks Ray runs at once.")
     ] = None,
-    ray_address: Annotated[str | None, typer.Option(help="A Ray cluster that is up.")] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="A Ray cluster that is up.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Bring a table up to date with a corpus.

@@ -36,7 +36,7 @@ def ls(session: console.Session) -> None:
 
 def info(
     session: console.Session,
-    name: Annotated[str, typer.Argument(help="A table or selection.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")],
     counts: Annotated[
         bool | None,
         typer.Option(
@@ -44,7 +44,7 @@ def info(
         ),
     ] = None,
 ) -> None:
-    """Describe a table or selection: rows, bytes, versions, columns, labels and domains."""
+    """Describe a table or selection. Its rows, bytes, versions, columns, labels and domains."""
     lake = session.open_lake()
     if name in lake.selections():
         facts, sections = _describe_selection(lake, name)
@@ -63,7 +63,7 @@ def info(
 
 def head(
     session: console.Session,
-    name: Annotated[str, typer.Argument(help="A table or selection.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")],
     num_rows: Annotated[
         int, typer.Option("--rows", "-n", min=1, help="At most so many rows.")
     ] = 10,

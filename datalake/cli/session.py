@@ -119,7 +119,8 @@ def _session(
         typer.Option(metavar="URL", help="The object store's endpoint.", rich_help_panel=_PANEL),
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="The object store's region.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(metavar="NAME", help="The object store's region.", rich_help_panel=_PANEL),
     ] = None,
     path_style: Annotated[
         bool | None,
@@ -130,7 +131,8 @@ def _session(
         ),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="The AWS profile.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(metavar="NAME", help="The AWS profile.", rich_help_panel=_PANEL),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON.", rich_help_panel=_PANEL)
