@@ -42,7 +42,7 @@ def print_json(value: object) -> None:
 def print_table(rows: Rows, *, columns: Sequence[str] | None = None) -> None:
     """Print rows under their column names.
 
-    A pipe gets aligned columns that are never cut. A terminal gets a table, its texts folded if need
+    A pipe gets aligned columns that are never cut. A terminal gets a table, texts folded if need
     be, or where that would still be too wide, a block of names and values for each row.
 
     Args:
