@@ -248,18 +248,23 @@ def _sides(
         inputs[test] = other.version
         return _Sides(source, train_keys, other, read_keys(other, where=test_where), inputs)
     import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
-    # The test is taken from the whole table, so that every selection meets the same one.
-    keys = read_keys(source, where=test_where)
+    # The whole table is parted, so that every selection meets the same test, and what --test-where
+    # leaves out of the test does not train instead.
+    keys = read_keys(source)
     parted = hold_out_generators(keys, generators, bonafide_fraction=bonafide_fraction, seed=seed)
-    allowed = keys["row_index"].to_numpy()[parted.train]
-    trains = np.isin(train_keys["row_index"].to_numpy(), allowed)
+    rows = keys["row_index"].to_numpy()
+
+    def only(wanted: pa.Table, side: npt.NDArray[np.bool_]) -> pa.Table:
+        return wanted.filter(pa.array(np.isin(wanted["row_index"].to_numpy(), rows[side])))
+
     return _Sides(
         source,
-        train_keys.filter(pa.array(trains)),
+        only(train_keys, parted.train),
         source,
-        keys.filter(pa.array(parted.test)),
+        only(read_keys(source, where=test_where), parted.test),
         inputs,
         f"bona fide rows held out by {parted.bonafide_by}; {parted.num_dropped:,} rows neither "
         "train nor test (held-out speakers, copies of test files)",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curation.metrics import eer_by
 from curation.probe.detector import NeuralDetector
@@ -23,7 +24,7 @@ class Evaluation:
     by_domain: pa.Table
     """EER of each (source, generator), pooled and macro, as `curation.metrics.eer_by` gives it."""
     by_generator: pa.Table
-    """The same with the sources of a generator taken together."""
+    """The same with the sources of a generator taken together; spoofs that name none by domain."""
 
 
 def evaluate(
@@ -48,9 +49,11 @@ def evaluate(
     """
     scores = store.scores(detector, keys["row_index"].to_numpy().astype(np.int64))
     labels = keys["label"].to_numpy()
+    # A corpus that does not name its generators is one by itself.
+    generator = pc.coalesce(keys["generator"], keys["domain"])
     breakdowns = [
-        eer_by(scores, labels, keys[column].to_numpy(), num_resamples=num_resamples, seed=seed)
-        for column in ("domain", "generator")
+        eer_by(scores, labels, column.to_numpy(), num_resamples=num_resamples, seed=seed)
+        for column in (keys["domain"], generator)
     ]
     table = keys.select(["utt_id", "label", "domain", "generator"])
     return Evaluation(table.append_column("score", pa.array(scores)), *breakdowns)

@@ -63,7 +63,7 @@ def select(
         name: the selection's name.
 
     Raises:
-        InputError: an option cannot be used, rows have no domain, or nothing is selected.
+        InputError: an option cannot be used, rows have no domain or id, or nothing is selected.
         NotFoundError: there is no such method.
         SchemaError: the table lacks a key column.
         PredicateError: `where` cannot be evaluated.
@@ -91,6 +91,13 @@ def select(
             where=table_name or table.uri,
             expected="options that keep at least one row",
             found=f"{sum(sizes.values())} rows in {len(sizes)} domains, and none of them kept",
+        )
+    if nameless := rows["utt_id"].null_count:
+        raise InputError(
+            f"{nameless:,} rows that would be selected have no utt_id",
+            where=table_name or table.uri,
+            expected="an id in every row: it decides the row's place in the order",
+            fix="Correct the rows, or leave them out with a `where` such as: utt_id IS NOT NULL",
         )
     manifest = _manifest(available, kept)
     parameters = {**used, "seed": seed, "where": where}

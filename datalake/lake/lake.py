@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -222,8 +223,9 @@ class Lake:
         sources = self._sources(name)
         tables.drop_table(location)
         for source, versions in sources.items():
-            if source in self:
-                for version in versions:
+            for version in versions:
+                # The table may be gone, or be another one of that name.
+                with suppress(NotFoundError):
                     self[source].untag(stored.pin(name, version))
 
     # Lineage ------------------------------------------------------------------------------------

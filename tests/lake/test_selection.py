@@ -219,6 +219,8 @@ def test_the_table_was_made_anew(lake: Lake, fill: Fill) -> None:
     fill()
     with pytest.raises(NotFoundError, match="made anew"):
         lake.selection("some")
+    lake.drop_selection("some")
+    assert lake.selections() == []
 
 
 def test_rows_that_were_changed_behind_its_back(lake: Lake, fill: Fill) -> None:

@@ -67,6 +67,24 @@ def test_json_and_lineage(lake: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert "held out by utt_id; 0 rows neither" in report["remark"]
 
 
+def test_both_sides_of_a_hold_out_may_be_narrowed(
+    lake: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    narrow = ("--where", "source = 'studio'", "--test-where", "source = 'phone' OR generator = 'b'")
+    code, printed, err = curate(
+        lake, capfd, "corpus", "--hold-out", "b", *narrow, *QUICK, "--json", "--quiet"
+    )
+    assert code == 0, err
+    report = json.loads(printed)
+    (run,) = report["seeds"]
+    pooled = run["by_domain"][-2]
+    assert pooled["num_spoof"] == 6
+    # 12 bona fide rows are held out: the phone's are tested, the studio's lack among its 40 rows.
+    trained_on = run["num_training_rows"] + run["num_validation_rows"]
+    assert 0 < pooled["num_bonafide"] < 12
+    assert pooled["num_bonafide"] + (40 - trained_on) == 12
+
+
 def test_a_selection_is_all_that_is_trained_on(
     lake: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -138,6 +139,16 @@ def test_a_label_that_is_missing_is_named() -> None:
     table = table_of([row(index, None) for index in range(6)])
     with pytest.raises(InputError, match="no spoof rows for training"):
         train(store_of(table), read_keys(table), LFCC_LCNN, SETTINGS)
+
+
+def test_spoofs_of_unnamed_generators_count_by_domain(
+    corpus: Table, trained: TrainingResult
+) -> None:
+    keys = read_keys(corpus)
+    place = keys.schema.get_field_index("generator")
+    keys = keys.set_column(place, "generator", pa.nulls(keys.num_rows, pa.string()))
+    found = evaluate(store_of(corpus), keys, trained.detector, num_resamples=1)
+    assert found.by_generator.equals(found.by_domain)
 
 
 def test_divergence_stops(corpus: Table) -> None:

@@ -68,6 +68,8 @@ def test_ratio_reached() -> None:
         ({"a": (5, 5)}, {"cap": 9}, ["the largest has 0 rows"]),
         ({"a/x": (50, 9), "a": (2, 2)}, {"cap": 9, "ratio": 1.0, "real_mode": "per_source"},
          ["ratio reached is 0.222 where 1 was asked"]),
+        ({"a/x": (50, 9), "a": (2, 2)}, {"cap": 9, "ratio": 2, "real_mode": "total"},
+         ["ratio reached is 0.222 where 2 was asked"]),
         ({"a/x": (50, 9), "a": (2, 2)}, {"cap": 9, "ratio": 1.0, "real_mode": "cap"}, []),
         ({"a/x": (50, 9), "a": (9, 9)}, {"cap": 9, "ratio": 1.0, "real_mode": "total"}, []),
         ({"a/x": (5, 5)}, {"budget": 7}, ["budget of 7 rows is more than there is: all 5 rows"]),

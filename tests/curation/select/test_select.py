@@ -255,6 +255,16 @@ def test_only_rows_that_are_considered_must_have_a_domain() -> None:
     assert chosen(selection) == expected
 
 
+def test_rows_without_an_id_are_refused_if_they_would_be_selected() -> None:
+    rows = CORPUS.slice(0, 3).to_pylist()
+    rows[1]["utt_id"] = None
+    keys = pa.Table.from_pylist(rows, CORPUS.schema.set(0, pa.field("utt_id", pa.string())))
+    with pytest.raises(InputError, match="1 rows .* no utt_id"):
+        select(stored(keys), method="naive", cap=None)
+    kept = select(stored(keys), method="naive", cap=None, where="utt_id IS NOT NULL")
+    assert kept.rows["row_index"].to_pylist() == [0, 2]
+
+
 def test_domains_of_one_name_are_refused() -> None:
     rows = [
         {"utt_id": "1", "label": "bonafide", "source": "a/x", "generator": None},
