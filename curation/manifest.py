@@ -107,14 +107,10 @@ def remarks(manifest: pa.Table, parameters: Mapping[str, object]) -> list[str]:
         )
     reached = ratio_reached(manifest)
     by_ratio = parameters.get("real_mode") in ("per_source", "total")
-    if (
-        by_ratio
-        and isinstance(ratio, float | int)
-        and reached is not None
-        and reached < 0.99 * ratio
-    ):
+    asked = ratio if by_ratio and isinstance(ratio, int | float) else 0
+    if reached is not None and reached < 0.99 * asked:
         found.append(
-            f"The ratio reached is {reached:.3g} where {ratio:g} was asked: there are not enough "
+            f"The ratio reached is {reached:.3g} where {asked:g} was asked: there are not enough "
             "bona fide rows in the sources that may give them."
         )
     if isinstance(budget, int) and budget > (available := totals(manifest)["all"].num_rows):

@@ -259,7 +259,7 @@ def test_rows_without_an_id_are_refused_if_they_would_be_selected() -> None:
     rows = CORPUS.slice(0, 3).to_pylist()
     rows[1]["utt_id"] = None
     keys = pa.Table.from_pylist(rows, CORPUS.schema.set(0, pa.field("utt_id", pa.string())))
-    with pytest.raises(InputError, match="1 rows .* no utt_id"):
+    with pytest.raises(InputError, match=r"1 rows .* no utt_id"):
         select(stored(keys), method="naive", cap=None)
     kept = select(stored(keys), method="naive", cap=None, where="utt_id IS NOT NULL")
     assert kept.rows["row_index"].to_pylist() == [0, 2]
