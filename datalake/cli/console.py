@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from datalake.cli.output import Rows, media_kind, print_json, print_pairs, print_table, size
 from datalake.cli.progress import Progress
@@ -118,6 +119,8 @@ def _usage(name: str, error: typer.TyperException) -> str:
     path = context.command_path if context else name
     said = _VALIDATOR_WORDS.sub("", error.format_message()).replace("Input should be", "expected")
     problems: list[dict[str, object]] = getattr(error.__cause__, "errors", list)()
+    if hasattr(error, "option_name") and isinstance(getattr(context, "command", None), TyperGroup):
+        said += ". Options of a command follow its name"
     if "expected" in said and problems:
         said += f", found {problems[0]['input']!r}"
     return f"{said if said.endswith('?') else said.rstrip('.') + '.'} See: {path} --help"
