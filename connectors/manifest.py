@@ -104,13 +104,10 @@ class Manifest:
         columns = _choose_columns(manifest, asked, constants)
         folder = posixpath.basename(posixpath.dirname(manifest.location.uri))
         _check_numbers(manifest, columns, spellings)
-        base = (
-            locate(options["root"], root.options)
-            if "root" in options
-            else _root_of(manifest, columns["path"])
-        )
+        given = locate(options["root"], root.options) if "root" in options else None
+        base = given or _root_of(manifest, columns["path"])
         extra = tuple(name for name in manifest.columns if name not in columns.values())
-        plan = _Plan(manifest, base, columns, constants, spellings, folder, extra)
+        plan = _Plan(manifest, given, base, columns, constants, spellings, folder, extra)
         plain = stem(manifest.name).lower() in _PLAIN_STEMS
         return ProtocolCorpus(
             source=constants.get("source", folder if plain else f"{folder}_{stem(manifest.name)}"),
@@ -129,7 +126,10 @@ class _Plan:
     """How to read one manifest's rows."""
 
     manifest: RecordFile
+    given_root: Location | None
+    """What the paths are written relative to; None: the manifest's folder."""
     root: Location
+    """Of the corpus: above all files."""
     columns: Mapping[str, str]
     """The manifest's column of each canonical one that it has."""
     constants: Mapping[str, Any]
@@ -151,7 +151,7 @@ def _read(plan: _Plan) -> Iterator[Row]:
         if not written:
             yield bad_row(plan.folder, name, number, "no path")
             continue
-        address = _resolve(plan.manifest.location, written, plan.root)
+        address = _resolve(plan.manifest.location, written, plan.given_root)
         prefix = plan.root.uri.rstrip("/") + "/"
         if not address.startswith(prefix):
             yield bad_row(

@@ -269,7 +269,8 @@ class Run:
             expected=f"at most a fraction of {self._settings.max_bad_fraction:g}",
             found=f"{num_bad:,} of {num_rows:,} rows{kept}",
             fix=f"{see}Mend the files and run the same command again, which goes on where it"
-            f" stopped; or go on as it is with --max-bad-fraction {fraction:g} or more",
+            f" stopped; or go on as it is with --max-bad-fraction {fraction:g}"
+            + (" or more" if fraction < 1 else ""),
         )
 
     @contextmanager

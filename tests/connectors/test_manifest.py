@@ -204,6 +204,9 @@ def test_paths_elsewhere_share_a_root(tmp_path: Path) -> None:
 
 def test_paths_above_the_manifest(tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()
+    corpus = opened(tmp_path / "lists", "path\n../x/a.wav\n../y/b.wav\n")
+    assert [row["path"] for row in rows(corpus)] == ["x/a.wav", "y/b.wav"]
+    assert corpus.root.uri == str(tmp_path)
     corpus = opened(tmp_path / "lists", "path\n../audio/a.wav\n../audio/b.wav\n")
     assert corpus.root.uri == str(tmp_path / "audio")
     assert [row["path"] for row in rows(corpus)] == ["a.wav", "b.wav"]
