@@ -128,6 +128,9 @@ class RayExecutor:
         staged.context.enable_progress_bars = self._debug
         # Ray holds tasks back that might fill its object store; ours return some kilobytes each.
         staged.context.target_max_block_size = _RESULT_BYTES
+        # It also reserves cores for each of its operators. With two cores that left one for the
+        # files: tasks ran one after the other.
+        staged.context.op_resource_reservation_enabled = False
         seen: set[int] = set()
         # Ray prints the death of a worker on stdout, which belongs to results.
         # Closing ends what Ray is still at when the caller has had enough.
