@@ -52,8 +52,16 @@ test-slow: $(VENV)/.installed-test
 
 bench: bench-take bench-selection bench-ingest
 
-bench-take bench-selection bench-ingest: bench-%: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/$*.py
+bench-take: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/take.py --rounds 200
+
+bench-selection: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/selection.py --rows 100000000
+
+bench-ingest: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/ingest.py --rounds 5
+	$(BIN)/python benchmarks/ingest.py --memory 20000 200000
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
