@@ -1,7 +1,8 @@
 """What a connector is: it reads a foreign corpus's layout and protocol, and no audio.
 
-A connector recognises a corpus (`detect`) and opens it. The opened `Corpus` streams two things:
-the rows its protocol promises and the files that lie there. The pipeline joins them, so that a row
+A connector recognises a corpus (`detect`) and opens it. Robot data open as an `EpisodeCorpus`
+(`datalake.recording`), speech as a `Corpus`, which streams two things: the rows its protocol
+promises and the files that lie there. The pipeline joins them, so that a row
 without a file and a file without a row are found in one place, for every format alike.
 
 Connectors are found by the entry point group `datalake.connectors`, built-ins included.
@@ -15,6 +16,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from datalake.recording import EpisodeCorpus
 from datalake.uri import Location
 
 __all__ = ["AUDIO_SUFFIXES", "FILES", "ROWS", "Connector", "Corpus", "Evidence", "OptionSpec"]
@@ -121,8 +123,8 @@ class Connector(Protocol):
         """Whether `root` looks like this format; reads names and a few lines only."""
         ...
 
-    def open(self, root: Location, options: Mapping[str, str]) -> Corpus:
-        """Open the corpus.
+    def open(self, root: Location, options: Mapping[str, str]) -> Corpus | EpisodeCorpus:
+        """Open the corpus: a `Corpus` of utterances or an `EpisodeCorpus` of robot data.
 
         Raises:
             InputError: the layout is not this format's, or an option is unknown or wrong.

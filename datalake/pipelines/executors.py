@@ -1,13 +1,33 @@
-"""Where units are staged: in this process, or on a Ray cluster by way of Ray Data."""
+"""Where the units of a job are worked on: in this process, or on Ray by way of Ray Data."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
-from datalake.pipelines.stage import StagedUnit, StageJob, stage_unit
+__all__ = ["Executor", "Job", "LocalExecutor", "Outcome"]
 
-__all__ = ["Executor", "LocalExecutor"]
+
+class Outcome(Protocol):
+    """What became of a unit. Picklable and small: rows travel by way of the store."""
+
+    index: int
+
+
+_T = TypeVar("_T", bound=Outcome)
+_T_co = TypeVar("_T_co", bound=Outcome, covariant=True)
+
+
+class Job(Protocol[_T_co]):
+    """Work that is cut into units, numbered from 0. Picklable and small."""
+
+    def stage(self, index: int) -> _T_co:
+        """Do one unit. It may be done more than once, so it publishes nothing.
+
+        Raises:
+            LakeError: the unit cannot be done.
+        """
+        ...
 
 
 class Executor(Protocol):
@@ -22,7 +42,7 @@ class Executor(Protocol):
 
     def __exit__(self, *exception: object) -> None: ...
 
-    def run(self, job: StageJob, num_units: int) -> Generator[StagedUnit, None, None]:
+    def run(self, job: Job[_T], num_units: int) -> Generator[_T, None, None]:
         """What became of each unit, in any order, each once. Closing it ends the work.
 
         Raises:
@@ -42,7 +62,7 @@ class LocalExecutor:
     def __exit__(self, *exception: object) -> None:
         return None
 
-    def run(self, job: StageJob, num_units: int) -> Generator[StagedUnit, None, None]:
+    def run(self, job: Job[_T], num_units: int) -> Generator[_T, None, None]:
         """What became of each unit, in order."""
         for index in range(num_units):
-            yield stage_unit(job, index)
+            yield job.stage(index)

@@ -25,6 +25,7 @@ from datalake.pipelines.recognition import recognise
 from datalake.pipelines.report import RunReport
 from datalake.pipelines.run import ProgressSink, Run
 from datalake.pipelines.settings import ExecutorName, OnError, Settings
+from datalake.recording import EpisodeCorpus
 from datalake.uri import Location, locate
 
 __all__ = ["ingest"]
@@ -96,10 +97,13 @@ def ingest(
     name = connector or recognise(root).connector
     options = dict(connector_options or {})
     config = {"path": str(root), "connector": name, "options": options, **settings.as_config()}
+    corpus = load_connector(name).open(root, options)
+    if isinstance(corpus, EpisodeCorpus):
+        raise InputError("Robot episodes are ingested otherwise", where=str(root))
     run = Run(
         lake,
         table,
-        load_connector(name).open(root, options),
+        corpus,
         connector=name,
         format=format,
         settings=settings,

@@ -15,18 +15,20 @@ import sys
 import warnings
 from collections.abc import Generator
 from contextlib import closing, redirect_stdout
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from datalake.errors import LakeError, MissingPackageError, StoreError
-from datalake.pipelines.stage import StagedUnit, StageJob, stage_unit
+from datalake.pipelines.executors import Job, Outcome
 
 if TYPE_CHECKING:
     import ray.data
 
 __all__ = ["RayExecutor"]
+
+_T = TypeVar("_T", bound=Outcome)
 
 _OBJECT_STORE_BYTES: Final = 128 << 20
 _RESULT_BYTES: Final = 1 << 20
@@ -102,7 +104,7 @@ class RayExecutor:
             raise _unavailable(address, error) from error
         self._started = True
 
-    def run(self, job: StageJob, num_units: int) -> Generator[StagedUnit, None, None]:
+    def run(self, job: Job[_T], num_units: int) -> Generator[_T, None, None]:
         """What became of each unit, in the order in which they are done.
 
         Raises:
@@ -191,13 +193,13 @@ def _unavailable(address: str | None, error: Exception) -> StoreError:
     )
 
 
-def _stage(batch: Any, job: StageJob) -> dict[str, npt.NDArray[Any]]:
+def _stage(batch: Any, job: Job[Outcome]) -> dict[str, npt.NDArray[Any]]:
     """Stage the units whose indices are the column `id`; an error of ours is a result too."""
     outcomes = []
     for index in batch["id"]:
-        outcome: StagedUnit | LakeError
+        outcome: Outcome | LakeError
         try:
-            outcome = stage_unit(job, int(index))
+            outcome = job.stage(int(index))
         except LakeError as error:
             outcome = error
         outcomes.append(pickle.dumps(outcome))

@@ -46,6 +46,10 @@ class StageJob:
     """Of the table."""
     settings: Settings
 
+    def stage(self, index: int) -> StagedUnit:
+        """Read the files of a unit and stage its rows."""
+        return stage_unit(self, index)
+
 
 @dataclass
 class StagedUnit:

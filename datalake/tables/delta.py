@@ -541,6 +541,12 @@ class DeltaTable(TableHandle):
         added.finish()
         return self._commit(log, files, [], properties, mode="overwrite", schema=extended)
 
+    def _restore(self, properties: dict[str, str]) -> Table:
+        log = _log(self._location, None)
+        with translated(self._location, "Restoring"):
+            log.restore(self._version, commit_properties=_commit_properties(properties))
+        return self.at()
+
     # Care ---------------------------------------------------------------------------------------
 
     def _compact(self, properties: dict[str, str]) -> Table:

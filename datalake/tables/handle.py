@@ -161,6 +161,10 @@ class TableHandle(ABC):
         """Add the columns of `schema`; the batches hold as many rows as the table."""
 
     @abstractmethod
+    def _restore(self, properties: dict[str, str]) -> Table:
+        """Make a version with this one's rows on top of the latest."""
+
+    @abstractmethod
     def _compact(self, properties: dict[str, str]) -> Table: ...
 
     @abstractmethod
@@ -313,10 +317,13 @@ class TableHandle(ABC):
         *,
         mode: CommitMode = "append",
         expected_version: int | None = None,
+        removing: RowIndices | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Publish staged pieces as one new version, all or nothing."""
         self._check_pieces(pieces)
+        if removing is not None:
+            return self._commit_replacing(removing, pieces, mode, expected_version, properties)
         if expected_version is not None and expected_version != self._latest_version():
             raise self._conflict(expected_version)
         properties, strictly = dict(properties or {}), expected_version is not None
@@ -333,6 +340,27 @@ class TableHandle(ABC):
         return self.at(expected_version).commit(
             pieces, expected_version=expected_version, properties=properties
         )
+
+    def _commit_replacing(
+        self,
+        removing: RowIndices,
+        pieces: Sequence[Piece],
+        mode: CommitMode,
+        expected_version: int | None,
+        properties: Mapping[str, str] | None,
+    ) -> Table:
+        if mode != "append" or expected_version not in {None, self._version}:
+            raise InputError(
+                "Rows are removed from this handle's version alone",
+                where=self.uri,
+                expected=f"the mode append and version {self._version}",
+                found=f"the mode {mode} and version {expected_version}",
+            )
+        removed = np.unique(as_positions(removing, self._num_rows()))
+        self._expect_latest()
+        if not removed.size:
+            return self._append(pieces, dict(properties or {}), strictly=True)
+        return self._replace(removed, pieces, dict(properties or {}))
 
     def _check_pieces(self, pieces: Sequence[Piece]) -> None:
         schema = described(self._schema)
@@ -455,6 +483,10 @@ class TableHandle(ABC):
             found=f"version {self._latest_version()}",
             fix="Open the table again and repeat the operation",
         )
+
+    def restore(self, *, properties: Mapping[str, str] | None = None) -> Table:
+        """Make this version's rows and columns the latest again, as a new version."""
+        return self._restore(dict(properties or {}))
 
     # Care ---------------------------------------------------------------------------------------
 

@@ -457,6 +457,12 @@ class LanceTable(TableHandle):
 
     # Care ---------------------------------------------------------------------------------------
 
+    def _restore(self, properties: dict[str, str]) -> Table:
+        from lance import LanceOperation
+
+        latest = _dataset(self._location, None)
+        return self._commit(latest, LanceOperation.Restore(self._version), properties)
+
     def _compact(self, properties: dict[str, str]) -> Table:
         from lance import LanceOperation
         from lance.optimize import Compaction

@@ -276,6 +276,9 @@ class MemoryTable(TableHandle):
             rows = rows.append_column(schema.field(name), added[name])
         return self._publish(rows, properties, self._version)
 
+    def _restore(self, properties: dict[str, str]) -> Table:
+        return self._publish(self._rows, properties, self._latest_version())
+
     def _compact(self, properties: dict[str, str]) -> Table:
         return self._publish(self._rows.combine_chunks(), properties, self._version)
 

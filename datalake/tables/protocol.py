@@ -215,6 +215,7 @@ class Table(Protocol):
         *,
         mode: CommitMode = "append",
         expected_version: int | None = None,
+        removing: RowIndices | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Publish staged pieces as one new version, all or nothing.
@@ -225,6 +226,8 @@ class Table(Protocol):
             mode: `append`, or `overwrite` to replace all rows.
             expected_version: the version the table must still have. None allows an append to land
                 after commits it did not see; an overwrite then expects this handle's version.
+            removing: rows of this handle's version that go in the same commit; the others keep
+                their order and the pieces follow them. It expects this handle's version.
             properties: recorded with the version.
 
         Raises:
@@ -279,6 +282,13 @@ class Table(Protocol):
             InputError: the number of rows differs.
             SchemaError: a column of that name is there already.
             ConflictError: the table moved on since this handle was opened.
+        """
+        ...
+
+    def restore(self, *, properties: Mapping[str, str] | None = None) -> Table:
+        """Make this version's rows and columns the latest again, as a new version.
+
+        Moves no data. What later versions added stays readable at those versions.
         """
         ...
 

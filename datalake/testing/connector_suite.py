@@ -73,7 +73,12 @@ class ConnectorSuite:
     @pytest.fixture
     def opened(self, root: Location) -> Corpus:
         """The opened corpus."""
-        return self.connector.open(root, self.options)
+        return self._open(root)
+
+    def _open(self, root: Location) -> Corpus:
+        corpus = self.connector.open(root, self.options)
+        assert isinstance(corpus, Corpus)
+        return corpus
 
     def test_is_a_connector(self) -> None:
         assert isinstance(self.connector, Connector)
@@ -126,7 +131,7 @@ class ConnectorSuite:
         rows = _rows(opened)
         assert rows
         assert _rows(opened) == rows
-        assert _rows(self.connector.open(root, self.options)) == rows
+        assert _rows(self._open(root)) == rows
 
     def test_paths_are_relative_with_forward_slashes(self, opened: Corpus) -> None:
         paths = [row["path"] for row in _rows(opened)] + [row["path"] for row in _files(opened)]

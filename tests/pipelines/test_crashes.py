@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datalake.lake import Lake, open_lake
-from datalake.pipelines import executors, ingest
+from datalake.pipelines import ingest, stage
 from datalake.pipelines.ledger import LEDGER, Ledger
 from datalake.pipelines.publish import Publisher
 from datalake.pipelines.refusals import Quarantine
@@ -28,7 +28,7 @@ class Crash(BaseException):
 
 
 STEPS: list[tuple[object, str]] = [
-    (executors, "stage_unit"),
+    (stage, "stage_unit"),
     (Publisher, "_quarantine_refused"),
     (Publisher, "_append"),
     (Publisher, "_replace"),

@@ -1,0 +1,1 @@
+"""Packing: items of many lengths into sequences of one budget. Pure; knows nothing of tables."""
