@@ -21,10 +21,14 @@ _PLUGINS: Final = "datalake.commands"
 _COMMANDS: Final = {
     "ingest": "datalake.cli.ingest:ingest",
     "detect": "datalake.cli.corpus:detect",
+    "check": "datalake.cli.check:check",
     "quarantine": "datalake.cli.corpus:quarantine",
     "ls": "datalake.cli.look:ls",
     "info": "datalake.cli.look:info",
     "head": "datalake.cli.look:head",
+    "episodes": "datalake.cli.episodes:app",
+    "pack": "datalake.cli.pack:pack",
+    "export": "datalake.cli.export:export",
     "log": "datalake.cli.history:log",
     "versions": "datalake.cli.history:versions",
     "tag": "datalake.cli.history:tag",
@@ -48,10 +52,14 @@ class _LazyGroup(TyperGroup):
         if cmd_name in _LOOKING:
             hide_pandas()
         if cmd_name in _COMMANDS:
-            module, _, function = _COMMANDS[cmd_name].partition(":")
-            own = new_app("")
-            command(own, cmd_name)(getattr(import_module(module), function))
-            return typer.main.get_command(own)
+            module, _, attribute = _COMMANDS[cmd_name].partition(":")
+            own = getattr(import_module(module), attribute)
+            if not isinstance(own, typer.Typer):
+                function, own = own, new_app("")
+                command(own, cmd_name)(function)
+            entry = typer.main.get_command(own)
+            entry.name = cmd_name
+            return entry
         known = self.list_commands(ctx)
         if cmd_name not in known:
             raise NotFoundError(f"There is no command {cmd_name!r}", fix=nearest(cmd_name, known))
