@@ -69,6 +69,15 @@ class Tree:
         entries = self._entries(folder)
         return sorted(name for name, is_folder, *_ in entries if not is_folder and keep(name))
 
+    def stamps(self, folder: str = "") -> dict[str, tuple[int | None, str]]:
+        """Size and stamp of each file in a folder, by name; see `FILES` for what they mean."""
+        found = {}
+        for entry in self._entries(folder):
+            name, is_folder, *_ = entry
+            if not is_folder:
+                found[name] = self._facts(posixpath.join(folder, name), entry)[1:]
+        return found
+
     def above(self) -> Tree | None:
         """The tree of the folder that holds this one; None at the top of a store."""
         parent = posixpath.dirname(self.root.uri)

@@ -12,11 +12,12 @@ from datalake.recording.corpus import (
     VideoFile,
     VideoSpan,
 )
-from datalake.recording.feature import Feature, column_of, feature_of
+from datalake.recording.feature import NUMERIC_DTYPES, Feature, column_of, feature_of
 from datalake.recording.finding import Finding, Severity
 
 __all__ = [
     "BOOKKEEPING",
+    "NUMERIC_DTYPES",
     "BadEpisode",
     "EpisodeCorpus",
     "EpisodeData",
