@@ -65,6 +65,8 @@ class Reason(StrEnum):
     """A frame occurs twice."""
     INDEX_GAP = "index_gap"
     """Numbers of episodes or frames are not contiguous."""
+    NOT_VIDEO = "not_video"
+    """The bytes are no video that can be read."""
     VIDEO_MISSING = "video_missing"
     """The episode's video file is not there."""
     VIDEO_TRUNCATED = "video_truncated"
