@@ -383,15 +383,20 @@ class DeltaTable(TableHandle):
             history = _log(self._location, None).history()
         cleaned = self._cleaned()
         return [
-            VersionInfo(
-                entry["version"],
-                dt.datetime.fromtimestamp(entry["timestamp"] / 1000, dt.UTC),
-                {key: str(value) for key, value in entry.get(_PROPERTIES, {}).items()},
-                tuple(names.get(entry["version"], ())),
-            )
+            _info(entry["version"], entry, tuple(names.get(entry["version"], ())))
             for entry in reversed(history)
             if cleaned.spares(entry["version"])
         ]
+
+    def info(self) -> VersionInfo:
+        """This version: read from the log's end as far as its entry."""
+        self.require_readable(self._version)
+        tags = tuple(sorted(name for name, v in self._tags().items() if v == self._version))
+        with translated(self._location, "Reading the log"):
+            # delta-rs lists the newest first, and of an older version other entries than its own.
+            log = _log(self._location, None)
+            entry = log.history(log.version() - self._version + 1)[-1]
+        return _info(self._version, entry, tags)
 
     def require_readable(self, version: int) -> None:
         """Refuse a version that `cleanup` took.
@@ -541,11 +546,37 @@ class DeltaTable(TableHandle):
         added.finish()
         return self._commit(log, files, [], properties, mode="overwrite", schema=extended)
 
+    def _project(
+        self, renames: dict[str, str], schema: pa.Schema, properties: dict[str, str]
+    ) -> Table:
+        log = _log(self._location, self._version)
+        physical = physical_schema(schema, self.uri)
+        files = [
+            self._rewrite(
+                entry,
+                (
+                    pa.RecordBatch.from_arrays(batch.columns, list(renames.values()))
+                    for batch in entry.file.batches(list(renames), None)
+                ),
+                physical,
+            )
+            for entry in self._entries
+        ]
+        return self._commit(log, files, [], properties, mode="overwrite", schema=schema)
+
     def _restore(self, properties: dict[str, str]) -> Table:
+        self.require_readable(self._version)
         log = _log(self._location, None)
+        # Without retries the commit is this version or none.
+        made = log.version() + 1
+        ensure_safe_commits(self._location)
         with translated(self._location, "Restoring"):
-            log.restore(self._version, commit_properties=_commit_properties(properties))
-        return self.at()
+            log.restore(
+                self._version,
+                commit_properties=_commit_properties(properties),
+                post_commithook_properties=_hooks(),
+            )
+        return DeltaTable(self._location, made, self._schema)
 
     # Care ---------------------------------------------------------------------------------------
 
@@ -616,6 +647,16 @@ class _Cleaned:
 
     def spares(self, version: int) -> bool:
         return version >= self.before or version in self.kept
+
+
+def _info(version: int, entry: dict[str, Any], tags: tuple[str, ...]) -> VersionInfo:
+    """What the log says of a version."""
+    return VersionInfo(
+        version,
+        dt.datetime.fromtimestamp(entry["timestamp"] / 1000, dt.UTC),
+        {key: str(value) for key, value in entry.get(_PROPERTIES, {}).items()},
+        tags,
+    )
 
 
 def _read_json(filesystem: pafs.FileSystem, path: str) -> Any:

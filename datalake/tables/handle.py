@@ -119,6 +119,10 @@ class TableHandle(ABC):
         """Versions still readable, oldest first."""
 
     @abstractmethod
+    def info(self) -> VersionInfo:
+        """This version: when it was made, its properties and tags."""
+
+    @abstractmethod
     def _latest_version(self) -> int: ...
 
     @abstractmethod
@@ -159,6 +163,12 @@ class TableHandle(ABC):
         self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, properties: dict[str, str]
     ) -> Table:
         """Add the columns of `schema`; the batches hold as many rows as the table."""
+
+    @abstractmethod
+    def _project(
+        self, renames: dict[str, str], schema: pa.Schema, properties: dict[str, str]
+    ) -> Table:
+        """Keep the columns that `renames` names, called so; `schema` is what comes of it."""
 
     @abstractmethod
     def _restore(self, properties: dict[str, str]) -> Table:
@@ -483,6 +493,25 @@ class TableHandle(ABC):
             found=f"version {self._latest_version()}",
             fix="Open the table again and repeat the operation",
         )
+
+    def project(
+        self, columns: Mapping[str, str], *, properties: Mapping[str, str] | None = None
+    ) -> Table:
+        """Keep these columns alone, under new names or their own."""
+        wanted = set(self._columns(list(columns)))
+        fields = [f.with_name(columns[f.name]) for f in self._schema if f.name in wanted]
+        called = [field.name for field in fields]
+        if not called or len(set(called)) < len(called):
+            raise SchemaError(
+                "Columns cannot be kept under these names",
+                where=self.uri,
+                expected="one name or more, each once",
+                found=", ".join(called) or "none",
+            )
+        self._expect_latest()
+        schema = pa.schema(fields, metadata=self._schema.metadata)
+        renames = {name: columns[name] for name in self._names if name in wanted}
+        return self._project(renames, schema, dict(properties or {}))
 
     def restore(self, *, properties: Mapping[str, str] | None = None) -> Table:
         """Make this version's rows and columns the latest again, as a new version."""

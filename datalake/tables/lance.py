@@ -13,6 +13,7 @@ import datetime as dt
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError
+from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError, StoreError
 from datalake.schema import is_media
 from datalake.tables.batches import Source, Splitter, as_reader, conform, described
 from datalake.tables.failures import translated, translated_stream
@@ -35,6 +36,7 @@ from datalake.uri import Location
 if TYPE_CHECKING:
     import lance
     from lance import FragmentMetadata, LanceOperation
+    from lance.schema import LanceSchema
 
     BaseOperation = LanceOperation.BaseOperation
 
@@ -320,6 +322,15 @@ class LanceTable(TableHandle):
                 )
         return infos
 
+    def info(self) -> VersionInfo:
+        """This version: read from its own manifest and transaction."""
+        tags = tuple(sorted(name for name, v in self._tags().items() if v == self._version))
+        with self._readable(), translated(self._location, "Reading the manifest"):
+            entry = self._dataset.get_version()
+            transaction = self._dataset.read_transaction(self._version)
+        properties = transaction.transaction_properties if transaction else None
+        return VersionInfo(self._version, _in_utc(entry["timestamp"]), dict(properties or {}), tags)
+
     def _latest_version(self) -> int:
         with translated(self._location, "Looking up the latest version"):
             return int(self._dataset.latest_version)
@@ -455,13 +466,41 @@ class LanceTable(TableHandle):
             merged = LanceSchema.from_pyarrow(pa.schema([*self._dataset.schema, *stored]))
         return self._commit(self._dataset, LanceOperation.Merge(fragments, merged), properties)
 
+    def _project(
+        self, renames: dict[str, str], schema: pa.Schema, properties: dict[str, str]
+    ) -> Table:
+        from lance import LanceOperation
+
+        called = _renamed(self._dataset.lance_schema, renames)
+        if _declared(called.to_pyarrow()) != schema:
+            raise StoreError(
+                "Lance's schema could not be changed",
+                where=self.uri,
+                expected=described(schema),
+                found=described(called.to_pyarrow()),
+            )
+        return self._commit(
+            self._dataset, LanceOperation.Project(called, preserves_nullability=True), properties
+        )
+
     # Care ---------------------------------------------------------------------------------------
 
     def _restore(self, properties: dict[str, str]) -> Table:
         from lance import LanceOperation
 
         latest = _dataset(self._location, None)
-        return self._commit(latest, LanceOperation.Restore(self._version), properties)
+        with self._readable():
+            return self._commit(latest, LanceOperation.Restore(self._version), properties)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Say what it means that this version's manifest is not there."""
+        try:
+            yield
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"Version {self._version} was cleaned up", where=self.uri
+            ) from error
 
     def _compact(self, properties: dict[str, str]) -> Table:
         from lance import LanceOperation
@@ -523,6 +562,39 @@ def _metadata(dataset: lance.LanceDataset) -> list[FragmentMetadata]:
 
 def _files(fragments: list[FragmentMetadata]) -> set[str]:
     return {file.path for fragment in fragments for file in fragment.files}
+
+
+def _renamed(schema: LanceSchema, renames: dict[str, str]) -> LanceSchema:
+    """The fields of these columns, under their new names and with the ids they have.
+
+    Lance finds a column's data by its field's id. pylance makes schemas of Arrow schemas only, and
+    numbers them anew; the one other way in is its own pickled form: metadata, then each field as
+    a protobuf message, the columns' children after them. There field 2 is the name, and only
+    field 1, of one byte, may stand before it.
+    """
+    rebuild, (metadata, *messages) = cast("tuple[Any, tuple[Any, ...]]", schema.__reduce__())
+    kept: list[bytes] = []
+    following = iter(messages)
+    for column in schema.fields():
+        own = [next(following) for _ in range(_num_fields(column))]
+        if column.name() in renames:
+            before, after = (_named(name) for name in (column.name(), renames[column.name()]))
+            kept += [own[0].replace(before, after, 1), *own[1:]]
+    return cast("LanceSchema", rebuild(metadata, *kept))
+
+
+def _num_fields(field: Any) -> int:
+    return 1 + sum(map(_num_fields, field.children()))
+
+
+def _named(name: str) -> bytes:
+    """Field 2 of a protobuf message, a text: its key, its length as a varint, and itself."""
+    text = name.encode()
+    length, rest = bytearray(), len(text)
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return b"\x12" + bytes([*length, rest]) + text
 
 
 class _RowIndex:

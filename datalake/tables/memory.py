@@ -210,6 +210,13 @@ class MemoryTable(TableHandle):
             for number, version in sorted(store.versions.items())
         ]
 
+    def info(self) -> VersionInfo:
+        """This version's own entry of `versions`."""
+        for info in self.versions():
+            if info.version == self._version:
+                return info
+        raise NotFoundError(f"Version {self._version} was cleaned up", where=self.uri)
+
     def _latest_version(self) -> int:
         return max(self._store.versions)
 
@@ -274,6 +281,12 @@ class MemoryTable(TableHandle):
         rows = self._rows
         for name in schema.names:
             rows = rows.append_column(schema.field(name), added[name])
+        return self._publish(rows, properties, self._version)
+
+    def _project(
+        self, renames: dict[str, str], schema: pa.Schema, properties: dict[str, str]
+    ) -> Table:
+        rows = pa.Table.from_arrays(self._rows.select(list(renames)).columns, schema=schema)
         return self._publish(rows, properties, self._version)
 
     def _restore(self, properties: dict[str, str]) -> Table:

@@ -181,6 +181,14 @@ class Table(Protocol):
         """Versions still readable, oldest first."""
         ...
 
+    def info(self) -> VersionInfo:
+        """This version: when it was made, its properties and tags. Costs one look, not a list.
+
+        Raises:
+            NotFoundError: it was cleaned up.
+        """
+        ...
+
     def at(
         self,
         version: int | None = None,
@@ -285,10 +293,29 @@ class Table(Protocol):
         """
         ...
 
+    def project(
+        self, columns: Mapping[str, str], *, properties: Mapping[str, str] | None = None
+    ) -> Table:
+        """Keep these columns alone, under new names or their own (`{"kept": "called"}`).
+
+        Columns keep their order, and rows theirs. Where a format can (Lance), no data is read or
+        written; elsewhere the rows are rewritten in a stream. Expects this handle's version.
+
+        Raises:
+            SchemaError: a column is not there (names the nearest), two would have one name, or
+                none would be left.
+            ConflictError: the table moved on since this handle was opened.
+        """
+        ...
+
     def restore(self, *, properties: Mapping[str, str] | None = None) -> Table:
         """Make this version's rows and columns the latest again, as a new version.
 
         Moves no data. What later versions added stays readable at those versions.
+
+        Raises:
+            ConflictError: another writer committed at the same moment; nothing was published.
+            NotFoundError: this version was cleaned up.
         """
         ...
 

@@ -454,6 +454,9 @@ class TableContract:
             lambda: table.delete("id = 0"),
             lambda: table.merge(rows(0, 1), "id"),
             lambda: table.add_columns(pa.table({"new": range(10)})),
+            lambda: table.project({"id": "id"}),
+            lambda: table.commit([], removing=[0]),
+            lambda: table.commit([], removing=[]),
             lambda: table.compact(),
             lambda: table.commit(table.stager().write(rows(0, 1)), expected_version=table.version),
             lambda: newer.commit(table.stager().write(rows(0, 1)), expected_version=999),
@@ -639,7 +642,130 @@ class TableContract:
             "new": [5, 6],
         }
 
+    def test_a_commit_removes_rows_and_adds_others(self, table: Table) -> None:
+        pieces = table.stager().write(rows(20, 23))
+        made = table.commit(pieces, removing=[7, 2, 2], properties={"step": "both"})
+        assert ids(made) == [0, 1, 3, 4, 5, 6, 8, 9, 20, 21, 22]
+        assert made.info().properties["step"] == "both"
+        assert ids(table) == list(range(10))
+        # Indices are of the handle's version: rows that moved up are found where they are now.
+        made = made.commit([], removing=np.array([2, 8]), expected_version=made.version)
+        assert ids(made) == [0, 1, 4, 5, 6, 8, 9, 21, 22]
+        assert made.take([2, 8], ["id"])["id"].to_pylist() == [4, 22]
+        emptied = made.commit([], removing=range(9))
+        assert ids(emptied) == []
+        assert ids(emptied.append(rows(3, 5))) == [3, 4]
+
+    def test_a_commit_that_removes_nothing_is_strict(self, table: Table) -> None:
+        pieces = table.stager().write(rows(20, 21))
+        made = table.commit(pieces, removing=[])
+        assert ids(made) == [*range(10), 20]
+        with pytest.raises(ConflictError):
+            table.commit(pieces, removing=[])
+
+    def test_rows_are_removed_from_the_handles_version_alone(self, table: Table) -> None:
+        for removing, options in (
+            ([10], {}),
+            ([-1], {}),
+            ([0], {"mode": "overwrite"}),
+            ([0], {"expected_version": table.version + 1}),
+        ):
+            with pytest.raises(InputError):
+                table.commit([], removing=removing, **options)
+        assert table.at().version == table.version
+
+    def test_of_concurrent_removals_one_wins(self, table: Table) -> None:
+        barrier = threading.Barrier(4)
+
+        def remove(number: int) -> bool:
+            pieces = table.stager().write(rows(100 + number, 101 + number))
+            barrier.wait()
+            try:
+                table.commit(pieces, removing=[2 * number])
+            except ConflictError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(remove, range(4)))
+        assert sum(won) == 1
+        winner = won.index(True)
+        assert ids(table.at()) == [i for i in range(10) if i != 2 * winner] + [100 + winner]
+
+    def test_projection_keeps_columns_under_names(self, table: Table) -> None:
+        thinned = table.delete("id IN (2, 7)")
+        before = thinned.scan(["id", "duration_s", "audio"]).read_all()
+        # Two columns change their names for each other's, and one goes.
+        made = thinned.project({"id": "id", "audio": "duration_s", "duration_s": "audio"})
+        assert made.schema.names == ["id", "audio", "duration_s"]
+        assert is_media(made.schema.field("duration_s"))
+        assert made.scan().read_all().columns == before.columns
+        assert made.take([7, 0], ["id"])["id"].to_pylist() == [9, 0]
+        assert ids(made, "audio > 1.5") == [8, 9]
+        assert thinned.schema.names == SCHEMA.names
+        # Life goes on: rows, columns, removals and compaction.
+        made = made.append(made.take([0]))
+        made = made.add_columns(pa.table({"label": [str(i) for i in range(9)]}))
+        made = made.commit([], removing=[1]).compact()
+        read = made.scan(["id", "label"]).read_all().to_pydict()
+        assert read == {"id": [0, 3, 4, 5, 6, 8, 9, 0], "label": list("02345678")}
+
+    def test_projection_refuses_what_cannot_be(self, table: Table) -> None:
+        for columns in ({}, {"labl": "label"}, {"id": "x", "label": "x"}):
+            with pytest.raises(SchemaError):
+                table.project(columns)
+        assert table.at().version == table.version
+
+    def test_nested_columns_are_projected_whole(self) -> None:
+        schema = pa.schema([(name, kind) for name, (kind, _) in TYPES.items()])
+        data = pa.table({n: values for n, (_, values) in TYPES.items()}, schema=schema)
+        table = self.make_table(schema).append(data)
+        names = list(schema.names)[::2]
+        made = table.project({name: f"{name} é" * 9 for name in names})
+        assert made.scan().read_all().columns == table.scan(names).read_all().columns
+
     # Versions -----------------------------------------------------------------------------------
+
+    def test_a_version_is_restored(self, table: Table) -> None:
+        thinned = table.delete("id IN (2, 7)")
+        before = thinned.scan(with_row_index=True).read_all()
+        later = thinned.append(rows(20, 22)).compact().delete("id = 0")
+        made = thinned.restore(properties={"step": "restore"})
+        assert made.version > later.version
+        assert made.info().properties == {"step": "restore"}
+        assert made.at().version == made.version
+        assert made.scan(with_row_index=True).read_all().equals(before)
+        assert ids(later) == [1, 3, 4, 5, 6, 8, 9, 20, 21]
+        # It can be written as before, and what was undone can come back.
+        assert ids(made.append(rows(30, 31))) == [0, 1, 3, 4, 5, 6, 8, 9, 30]
+        assert ids(later.restore()) == ids(later)
+
+    def test_columns_are_restored(self, table: Table) -> None:
+        wider = table.add_columns(pa.table({"new": range(10)}))
+        narrower = wider.project({"id": "id", "new": "newer"})
+        for version in (wider, table, narrower, table):
+            made = version.restore()
+            assert made.schema == version.schema == made.at().schema
+            assert made.scan().read_all().equals(version.scan().read_all())
+            again = made.append(version.take([3]))
+            assert again.count_rows() == 11
+
+    def test_what_was_cleaned_up_is_not_restored(self, table: Table) -> None:
+        later = table.delete("id = 0")
+        later.cleanup(older_than=dt.timedelta(0))
+        for act in (table.restore, table.info):
+            with pytest.raises(NotFoundError, match="cleaned up"):
+                act()
+        assert ids(later.at()) == list(range(1, 10))
+
+    def test_a_version_knows_itself(self, table: Table) -> None:
+        table.tag("b")
+        table.tag("a")
+        later = table.append(rows(10, 11), properties={"step": "append"})
+        infos = {info.version: info for info in later.versions()}
+        for handle in (table, later):
+            assert handle.info() == infos[handle.version]
+        assert table.info().tags == ("a", "b")
 
     def test_each_version_knows_its_properties(self) -> None:
         table = self.make_table(SCHEMA, {"step": "create", "odd key/ü": "väl\nue"})
