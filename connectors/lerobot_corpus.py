@@ -9,8 +9,9 @@ import hashlib
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -237,29 +238,33 @@ class LeRobotCorpus:
 
     def read(self, refs: Sequence[EpisodeRef]) -> Iterator[EpisodeData | BadEpisode]:
         """Read episodes; of a shared file only the row groups that hold them."""
-        assert self.info is not None
-        assert self.layout is not None
+        if self.info is None or self.layout is None:
+            return
         stats = self.layout.stats([ref.hint.stats for ref in refs])
-        reader = _RowReader(Tree(self.root))
-        for ref, said in zip(refs, stats, strict=True):
-            found = reader.read(ref.hint.rows)
-            if not isinstance(found, pa.Table):
-                yield BadEpisode(ref, *found)
-                continue
-            try:
-                frames = formed(found, self.info.features, self._picture)
-            except NotFoundError as error:
-                yield BadEpisode(ref, Reason.NOT_FOUND, f"a picture is not there: {error.where}")
-                continue
-            yield EpisodeData(
-                ref,
-                frames,
-                self.info.features,
-                tasks=self._tasks_of(frames, ref.hint.tasks),
-                split=self.info.split_of(ref.episode_index),
-                metadata={"codebase_version": self.info.version},
-                stats=said,
-            )
+        with closing(_RowReader(Tree(self.root))) as reader:
+            for ref, said in zip(refs, stats, strict=True):
+                found = reader.read(ref.hint.rows)
+                if isinstance(found, pa.Table):
+                    yield self._data(self.info, ref, found, said)
+                else:
+                    yield BadEpisode(ref, *found)
+
+    def _data(
+        self, info: Info, ref: EpisodeRef, rows: pa.Table, said: Mapping[str, Any]
+    ) -> EpisodeData | BadEpisode:
+        try:
+            frames = formed(rows, info.features, self._picture)
+        except NotFoundError as error:
+            return BadEpisode(ref, Reason.NOT_FOUND, f"a picture is not there: {error.where}")
+        return EpisodeData(
+            ref,
+            frames,
+            info.features,
+            tasks=self._tasks_of(frames, ref.hint.tasks),
+            split=info.split_of(ref.episode_index),
+            metadata={"codebase_version": info.version},
+            stats=said,
+        )
 
     def _picture(self, path: str) -> bytes:
         with Tree(self.root).open(path) as handle:
@@ -293,6 +298,12 @@ class _RowReader:
         self._tree = tree
         self._path = ""
         self._file: pq.ParquetFile | tuple[Reason, str] = (Reason.NOT_FOUND, "")
+        self._handle: IO[bytes] | None = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._handle is not None:
+            self._handle.close()
 
     def read(self, rows: Rows) -> pa.Table | tuple[Reason, str]:
         if rows.path != self._path:
@@ -309,7 +320,8 @@ class _RowReader:
 
     def _open(self, path: str) -> pq.ParquetFile | tuple[Reason, str]:
         try:
-            handle = self._tree.open(path)
+            self.close()
+            self._handle = handle = self._tree.open(path)
         except NotFoundError:
             return _missing(path)
         try:
