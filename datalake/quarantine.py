@@ -83,6 +83,10 @@ class Reason(StrEnum):
     """A task without text."""
     STATS_MISMATCH = "stats_mismatch"
     """The declared statistics are not those of the data."""
+    MARKED_INVALID = "marked_invalid"
+    """The source itself marks the episode as one not to be used."""
+    ASSUMED = "assumed"
+    """The source does not say it; the detail says what was taken, and which option changes it."""
     UNSUPPORTED = "unsupported"
     """The source uses something that is not supported; the detail says what."""
 
