@@ -77,6 +77,8 @@ class Reason(StrEnum):
     """Frames of the video do not stand where the episode's timestamps want them."""
     OUT_OF_RANGE = "out_of_range"
     """A value lies outside of the range that its feature declares."""
+    CONSTANT = "constant"
+    """Values that should change never do."""
     SHAPE_CHANGED = "shape_changed"
     """A feature has another shape or type than declared, or is absent."""
     NO_TASK = "no_task"
