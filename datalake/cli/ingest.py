@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ import typer
 
 from datalake.audio import Preset
 from datalake.cli import console
-from datalake.errors import InputError
+from datalake.cli.pairs import read_pairs
 from datalake.pipelines import ingest as bring_up_to_date
 from datalake.pipelines.executors import Executor, LocalExecutor
 from datalake.pipelines.recognition import recognise
@@ -87,7 +86,7 @@ def ingest(
             root,
             table,
             connector=connector,
-            connector_options=_options(option or ()),
+            connector_options=read_pairs("An option of the connector", option or ()),
             format=format,
             on_error=on_error,
             max_bad_fraction=max_bad_fraction,
@@ -116,15 +115,3 @@ def _executor(
     from datalake.pipelines.ray_executor import RayExecutor
 
     return RayExecutor(num_workers=workers, address=address, debug=debug)
-
-
-def _options(pairs: Iterable[str]) -> dict[str, str]:
-    options = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(
-                "An option of the connector cannot be read", expected="NAME=VALUE", found=pair
-            )
-        options[name] = value
-    return options
