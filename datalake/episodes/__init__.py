@@ -6,6 +6,7 @@ from datalake.episodes.episode_set import (
     create_episodes,
     episode_sets,
     open_episodes,
+    set_of,
 )
 from datalake.episodes.schema import EPISODES, FRAME_KEYS, VIDEOS, frames_schema
 
@@ -19,4 +20,5 @@ __all__ = [
     "episode_sets",
     "frames_schema",
     "open_episodes",
+    "set_of",
 ]

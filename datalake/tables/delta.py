@@ -567,6 +567,9 @@ class DeltaTable(TableHandle):
     def _restore(self, properties: dict[str, str]) -> Table:
         self.require_readable(self._version)
         log = _log(self._location, None)
+        if log.version() == self._version:
+            # delta-rs restores older versions only.
+            return self._append([], properties, strictly=True)
         # Without retries the commit is this version or none.
         made = log.version() + 1
         ensure_safe_commits(self._location)

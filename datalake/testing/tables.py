@@ -739,6 +739,8 @@ class TableContract:
         # It can be written as before, and what was undone can come back.
         assert ids(made.append(rows(30, 31))) == [0, 1, 3, 4, 5, 6, 8, 9, 30]
         assert ids(later.restore()) == ids(later)
+        latest = table.at()
+        assert latest.restore().version > latest.version
 
     def test_columns_are_restored(self, table: Table) -> None:
         wider = table.add_columns(pa.table({"new": range(10)}))
