@@ -133,8 +133,8 @@ def test_episodes_are_chosen_by_id_or_condition(g1: EpisodeSet) -> None:
 def test_features_that_cannot_be_columns_are_refused(tmp_path: Path) -> None:
     lake = open_lake(tmp_path / "lake")
     for names in (["a", "a"], ["a.b", "a/b"], ["timestamp"]):
+        features = [Feature(name, "float32") for name in names]
         with pytest.raises(InputError):
-            features = [Feature(name, "float32") for name in names]
             create_episodes(lake, "x", features, lineage=LINEAGE)
     assert lake.tables() == []
 
@@ -143,7 +143,8 @@ def test_an_empty_set_is_a_set(lake_and_format: tuple[Lake, str]) -> None:
     lake, kept_as = lake_and_format
     create_episodes(lake, "new", robot_features(), format=kept_as, lineage=LINEAGE)
     new = open_episodes(lake, "new")
-    assert len(new.index.episode_ids) == 0 and new.index.starts.tolist() == [0]
+    assert len(new.index.episode_ids) == 0
+    assert new.index.starts.tolist() == [0]
     assert new.rows(where="length > 1").tolist() == []
     made = new.publish([], lineage=LINEAGE)
     assert made.version > new.version
@@ -196,7 +197,7 @@ def test_a_writer_between_another_ones_steps_wins(lake: Lake, g1: EpisodeSet) ->
 STEPS = ("commit", "tag", "overwrite", "append", "restore", "compact")
 
 
-class _Dying(Exception):
+class _DyingError(Exception):
     pass
 
 
@@ -208,10 +209,10 @@ def _dies_at(step: int, monkeypatch: pytest.MonkeyPatch, kind: type[Table]) -> I
         def called(*args: Any, **kwargs: Any) -> Any:
             number = next(seen)
             if number == step:
-                raise _Dying
+                raise _DyingError
             done = method(*args, **kwargs)
             if number + 0.5 == step:
-                raise _Dying
+                raise _DyingError
             return done
 
         return called
@@ -241,7 +242,7 @@ def test_a_writer_may_die_at_any_step(
             try:
                 act(open_episodes(lake, "g1"))
                 finished = True
-            except _Dying:
+            except _DyingError:
                 pass
         left = open_episodes(lake, "g1")
         assert_whole(left)
@@ -265,12 +266,12 @@ def test_creating_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
 
         def dying(*args: Any, calls: Any = calls, step: int = step, **kwargs: Any) -> Table:
             if next(calls) == step:
-                raise _Dying
+                raise _DyingError
             return create(*args, **kwargs)
 
         with monkeypatch.context() as patch:
             patch.setattr(Lake, "create", dying)
-            with pytest.raises(_Dying):
+            with pytest.raises(_DyingError):
                 write_robots(lake, video=False, image=False)
         assert episode_sets(lake) == []
     assert_whole(write_robots(lake, video=False, image=False))
