@@ -10,14 +10,17 @@ import typer
 
 from datalake import detection
 from datalake.cli import console
+from datalake.episodes import episode_sets
 from datalake.errors import InputError, NotFoundError, nearest
 from datalake.quarantine import QUARANTINE_SUFFIX, Reason
-from datalake.schema import QUARANTINE
 from datalake.uri import locate
 
 __all__ = ["detect", "quarantine"]
 
 _SHOWN: Final = ["reason", "path", "utt_id", "detail"]
+_SHOWN_OF_EPISODES: Final = [
+    "reason", "episode_id", "frame_index", "feature", "origin", "detail"
+]  # fmt: skip
 
 
 def detect(
@@ -43,7 +46,9 @@ def detect(
 
 def quarantine(
     session: console.Session,
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="The table that was ingested into.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The table or episode set that was ingested into.")
+    ],
     reason: Annotated[
         str | None, typer.Option(metavar="CODE", help="Only rows refused for this reason.")
     ] = None,
@@ -51,25 +56,31 @@ def quarantine(
         int, typer.Option("--rows", "-n", min=0, help="Print at most so many rows.")
     ] = 20,
 ) -> None:
-    """Say why rows were refused: a count by reason, then the rows."""
+    """Say why rows or episodes were refused: a count by reason, then each of them."""
     where = None if reason is None else f"reason = '{_known(reason)}'"
     lake = session.open_lake()
     refused_name = name.removesuffix(QUARANTINE_SUFFIX) + QUARANTINE_SUFFIX
+    rows: console.Rows = []
+    counted: list[tuple[str, int]] = []
     if refused_name in lake:
         refused = lake[refused_name]
+        of_episodes = "episode_id" in refused.schema.names
+        shown = _SHOWN_OF_EPISODES if of_episodes else _SHOWN
         reasons = refused.scan(["reason"], where=where).read_all().column("reason")
-        rows = refused.scan(_SHOWN, where=where, limit=num_rows).read_all()
+        rows = refused.scan(shown, where=where, limit=num_rows).read_all()
         counted = Counter(reasons.to_pylist()).most_common()
     else:
-        # Asking for the table itself tells a table without refusals from a wrong name.
-        lake[name]
-        rows, counted = QUARANTINE.empty_table().select(_SHOWN), []
+        of_episodes = name in episode_sets(lake)
+        if not of_episodes:
+            # Asking for the table itself tells a table without refusals from a wrong name.
+            lake[name]
     if session.as_json:
         console.print_json({"reasons": dict(counted), "rows": rows})
     elif not counted:
-        typer.echo(f"No row of {name} was refused")
+        typer.echo(f"No {'episode' if of_episodes else 'row'} of {name} was refused")
     else:
-        console.print_table([{"reason": code, "num_rows": count} for code, count in counted])
+        what = "num_episodes" if of_episodes else "num_rows"
+        console.print_table([{"reason": code, what: count} for code, count in counted])
         typer.echo()
         console.print_table(rows)
 

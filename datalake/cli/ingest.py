@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from datalake.audio import Preset
 from datalake.cli import console
 from datalake.cli.pairs import read_pairs
 from datalake.pipelines import ingest as bring_up_to_date
 from datalake.pipelines.executors import Executor, LocalExecutor
+from datalake.pipelines.ingest import Transcoding
 from datalake.pipelines.recognition import recognise
 from datalake.pipelines.settings import ExecutorName, OnError
 from datalake.uri import locate
@@ -22,7 +22,12 @@ __all__ = ["ingest"]
 def ingest(
     session: console.Session,
     path: Annotated[str, typer.Argument(metavar="PATH_OR_URI", help="The corpus.")],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table, made if need be.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="The table (of robot data the episode set), made if need be."
+        ),
+    ],
     connector: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="The corpus's format; left out, it is recognised."),
@@ -37,19 +42,36 @@ def ingest(
     ] = None,
     on_error: Annotated[
         OnError,
-        typer.Option(help="Keep bad rows in TABLE.quarantine, only count them, or stop at one."),
+        typer.Option(help="Keep bad rows in NAME.quarantine, only count them, or stop at one."),
     ] = "quarantine",
     max_bad_fraction: Annotated[
-        float, typer.Option(help="Stop if a larger fraction of the rows is bad.")
-    ] = 0.01,
-    transcode: Annotated[
-        Preset | None, typer.Option(help="Store 16 kHz mono FLAC, not the original bytes.")
+        float | None,
+        typer.Option(
+            help="Stop if a larger fraction is bad (left out: .01 of utterances, no bound for"
+            " episodes, which are few)."
+        ),
     ] = None,
-    min_duration: Annotated[float, typer.Option(help="Refuse shorter files (seconds).")] = 0.0,
-    max_duration: Annotated[float, typer.Option(help="Refuse longer files (seconds).")] = 3600.0,
+    transcode: Annotated[
+        Transcoding | None,
+        typer.Option(
+            help="Not the original bytes: 16 kHz mono FLAC for speech, the others for video."
+        ),
+    ] = None,
+    min_duration: Annotated[float, typer.Option(help="Refuse shorter speech (seconds).")] = 0.0,
+    max_duration: Annotated[float, typer.Option(help="Refuse longer speech (seconds).")] = 3600.0,
     part_rows: Annotated[
         int, typer.Option(help="About how many rows a part has in a first ingest.")
     ] = 4096,
+    without_video: Annotated[
+        bool,
+        typer.Option("--without-video", help="Leave out robot features that are videos."),
+    ] = False,
+    union: Annotated[
+        bool,
+        typer.Option(
+            "--union", help="Let robot data with other features in; what one lacks is null."
+        ),
+    ] = False,
     commit_every: Annotated[
         float, typer.Option(help="Commit what is staged at least this often (seconds).")
     ] = 60.0,
@@ -67,7 +89,7 @@ def ingest(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Bring a table up to date with a corpus.
+    """Bring a table up to date with a corpus of speech, or an episode set with robot data.
 
     What is new is added, what changed is replaced, what is gone is kept and counted. A run that
     stopped or was killed is gone on with by running it again. Exits 3 while rows of the corpus
@@ -84,7 +106,7 @@ def ingest(
         report = bring_up_to_date(
             session.open_lake(create=True),
             root,
-            table,
+            name,
             connector=connector,
             connector_options=read_pairs("An option of the connector", option or ()),
             format=format,
@@ -94,6 +116,8 @@ def ingest(
             min_duration_s=min_duration,
             max_duration_s=max_duration,
             part_rows=part_rows,
+            without_video=without_video,
+            union=union,
             commit_every_s=commit_every,
             dry_run=dry_run,
             executor=_executor(executor, workers, ray_address, session.debug),

@@ -19,7 +19,7 @@ import pyarrow as pa
 from datalake.recording import Feature
 from datalake.schema import media_field
 
-__all__ = ["EPISODES", "FRAME_KEYS", "VIDEOS", "frames_schema"]
+__all__ = ["EPISODES", "EPISODE_QUARANTINE", "FRAME_KEYS", "VIDEOS", "frames_schema"]
 
 _FEATURE: Final = pa.struct(
     [
@@ -146,6 +146,25 @@ VIDEOS: Final = pa.schema(
     ]
 )
 """One row a video file."""
+
+EPISODE_QUARANTINE: Final = pa.schema(
+    [
+        pa.field("episode_id", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("episode_index", pa.int64()),
+        # A value of `datalake.quarantine.Reason`; an episode has one row a reason.
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string()),
+        # The first frame and the feature concerned, where the fault has them.
+        pa.field("frame_index", pa.int64()),
+        pa.field("feature", pa.string()),
+        # The file, relative to the source's root.
+        pa.field("origin", pa.string()),
+        pa.field("run_id", pa.string()),
+        pa.field("created_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+"""One row an episode that an ingest refused, and reason."""
 
 
 def frames_schema(features: Iterable[Feature]) -> pa.Schema:
