@@ -80,13 +80,13 @@ def check(
     shown = max_findings if max_findings is not None else (None if session.as_json else 3)
     tally = _Tally(shown)
     with ExitStack() as stack:
-        progress = (
-            None if quiet else stack.enter_context(console.Progress("check", unit="episodes"))
-        )
+        progress = None
+        if not quiet:
+            progress = stack.enter_context(console.Progress("check", unit="episodes"))
 
         def tell(done: int, total: int) -> None:
             tally.num_episodes = total
-            if not quiet:
+            if progress is not None:
                 progress.update(done, total=total)
 
         for finding in check_corpus(

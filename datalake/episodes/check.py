@@ -12,7 +12,7 @@ import numpy as np
 
 from datalake.episodes.statistics import Accumulator, numbers_of
 from datalake.episodes.validation import Checks, check_episode
-from datalake.errors import InputError
+from datalake.errors import InputError, LakeError
 from datalake.quarantine import Reason, Refusal
 from datalake.recording import (
     BadEpisode,
@@ -187,7 +187,10 @@ class _Videos:
             with self._open(video) as file:
                 return self._looked_into(video, file)
         except BadVideo as error:
-            return error.refusal
+            reason, detail = error.refusal.reason, error.refusal.detail
+            return Refusal(reason, f"{video.path}: {detail}")
+        except LakeError:
+            raise  # The store's, some of which are of the kinds below.
         except FileNotFoundError:
             return Refusal(Reason.VIDEO_MISSING, f"{video.path} is not there")
         except PermissionError as error:

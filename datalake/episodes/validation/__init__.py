@@ -78,7 +78,8 @@ def check_episode(
         checks: the tolerances.
     """
     checks = checks or Checks()
-    found = [*wrong_length(data)]
+    length = [*wrong_length(data)]
+    found = [*length]
     if data.frames.num_rows == 0:
         return found
     timing = [*bad_timestamps(data, fps, checks)]
@@ -94,7 +95,9 @@ def check_episode(
     found += constant_action(data)
     found += empty_pictures(data)
     found += missing_texts(data)
-    found += wrong_stats(data, checks)
-    # Where timestamps are wrong, that no video frame stands there is no news.
+    if not length:
+        # Statistics of other rows are others: no news.
+        found += wrong_stats(data, checks)
+    # Nor is it that no video frame stands where a wrong timestamp wants it.
     found += bad_videos(data, fps, videos, checks, with_times=not timing)
     return found

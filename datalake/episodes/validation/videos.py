@@ -29,8 +29,7 @@ def bad_videos(
     for span in data.ref.videos:
         found = videos.get(span.video_id)
         if isinstance(found, Refusal):
-            detail = f"{span.video_id}: {found.detail}"
-            yield error(data, found.reason, detail, feature=span.feature)
+            yield error(data, found.reason, found.detail, feature=span.feature)
         elif found is not None:
             if span.feature in features:
                 yield from _wrong_size(data, features[span.feature], found)
@@ -62,7 +61,7 @@ def _wrong_count(
     detail = (
         f"expected {expected:,} video frames from {span.from_s:.3f} s to {until}, found {found:,}:"
         f" {abs(extra):,} {'more' if extra > 0 else 'fewer'}"
-        f" ({span.video_id}: {video.num_frames:,} frames, {video.duration_s:.3f} s)"
+        f" (the file has {video.num_frames:,} frames in {video.duration_s:.3f} s)"
     )
     say = warning if 0 < extra <= checks.max_extra_video_frames else error
     frame = found if extra < 0 else None
@@ -86,7 +85,7 @@ def _wrong_times(
         detail = (
             f"expected a video frame at {wanted[row]:.6f} s within"
             f" {checks.timestamp_tolerance_s:g} s, found the nearest at"
-            f" {there[nearest[row]]:.6f} s{more}; at most {away.max():.6f} s off ({span.video_id})"
+            f" {there[nearest[row]]:.6f} s{more}; at most {away.max():.6f} s off"
         )
         yield error(data, Reason.VIDEO_TIMESTAMPS, detail, frame=row, feature=span.feature)
 
