@@ -7,9 +7,25 @@ torch, an FFmpeg of the system, and builds of both that match.
 
 from __future__ import annotations
 
+from datalake.video.encoding import CODECS, encode, transcode
 from datalake.video.info import BadVideo, VideoInfo
 from datalake.video.probing import probe
 from datalake.video.reading import Pictures, VideoReader
+from datalake.video.remuxing import Parameters, concat, cut, parameters
 from datalake.video.source import Source
 
-__all__ = ["BadVideo", "Pictures", "Source", "VideoInfo", "VideoReader", "probe"]
+__all__ = [
+    "CODECS",
+    "BadVideo",
+    "Parameters",
+    "Pictures",
+    "Source",
+    "VideoInfo",
+    "VideoReader",
+    "concat",
+    "cut",
+    "encode",
+    "parameters",
+    "probe",
+    "transcode",
+]

@@ -29,7 +29,7 @@ class VideoInfo:
     width: int
     height: int
     fps: float
-    """The average rate that the container states; it says nothing of any one frame."""
+    """The average rate of the frames; it says nothing of any one of them."""
     num_frames: int
     duration_s: float
     """Of the video track: to the end of its last frame, not to its beginning."""

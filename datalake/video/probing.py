@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from datalake.quarantine import Reason
 from datalake.video.info import BadVideo, VideoInfo
@@ -72,18 +73,14 @@ def probed(container: Any, stream: Any) -> VideoInfo:
         )
     keyframes = np.flatnonzero(np.array(is_key)[order])
     context, time_base = stream.codec_context, stream.time_base
-    span = float((frame_pts[-1] - frame_pts[0]) * time_base)
-    fps = float(stream.average_rate or stream.guessed_rate or 0) or (
-        (len(pts) - 1) / span if span else 0.0
-    )
     return VideoInfo(
         codec=context.codec.canonical_name,
         pix_fmt=context.pix_fmt or "",
         width=context.width,
         height=context.height,
-        fps=fps,
+        fps=_fps(frame_pts, stream),
         num_frames=len(pts),
-        duration_s=_duration_s(container, stream) or span,
+        duration_s=_duration_s(container, stream, frame_pts),
         time_base=time_base,
         frame_pts=frame_pts,
         keyframes=keyframes,
@@ -92,8 +89,22 @@ def probed(container: Any, stream: Any) -> VideoInfo:
     )
 
 
-def _duration_s(container: Any, stream: Any) -> float | None:
+def _fps(frame_pts: npt.NDArray[np.int64], stream: Any) -> float:
+    """The average rate of the frames, as the container states it where the two agree.
+
+    Containers round the times of frames, and some writers state a rate that is not the frames'.
+    """
+    stated = float(stream.average_rate or stream.guessed_rate or 0)
+    num_steps, span = len(frame_pts) - 1, float((frame_pts[-1] - frame_pts[0]) * stream.time_base)
+    if num_steps == 0 or (stated and abs(num_steps / stated - span) <= 2 * stream.time_base):
+        return stated
+    return num_steps / span
+
+
+def _duration_s(container: Any, stream: Any, frame_pts: npt.NDArray[np.int64]) -> float:
     if stream.duration is not None:
         return float(stream.duration * stream.time_base)
-    # Matroska states one for the whole file only; in microseconds.
-    return None if container.duration is None else container.duration / 1e6
+    if container.duration is not None:
+        # Matroska states one for the whole file only; in microseconds.
+        return float(container.duration / 1e6)
+    return float((frame_pts[-1] - frame_pts[0]) * stream.time_base)
