@@ -20,6 +20,7 @@ from datalake.packing.layout import Block, Item, Layout, Modality, Span, modalit
 from datalake.packing.mixture import Exhausted, Mix, mix
 from datalake.packing.overlong import Overlong, Pieces, fit
 from datalake.packing.packer import CARRY, METHODS, WINDOW, Method, Packer, pack_lengths
+from datalake.packing.rows import packed_schema, sequence_rows, unpack
 from datalake.packing.sequences import (
     attention_mask,
     cu_seqlens,
@@ -58,7 +59,10 @@ __all__ = [
     "mix",
     "modality_ids",
     "pack_lengths",
+    "packed_schema",
     "padded",
     "position_ids",
     "segment_ids",
+    "sequence_rows",
+    "unpack",
 ]

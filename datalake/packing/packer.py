@@ -226,11 +226,8 @@ def pack_lengths(
     )
     given = np.asarray(lengths)
     # Fed in slices, as what is worked on is larger than what comes out.
-    slices = range(0, max(1, given.size), _SLICE)
-    closed = [
-        packer.feed(given[start : start + _SLICE] if given.ndim else given) for start in slices
-    ]
-    return Bins.concatenate([*closed, packer.finish()])
+    slices = np.split(given, range(_SLICE, len(given), _SLICE)) if given.ndim else [given]
+    return Bins.concatenate([*map(packer.feed, slices), packer.finish()])
 
 
 @dataclass(frozen=True)
@@ -267,15 +264,8 @@ class _Contents:
         offsets = np.zeros(num_bins + 1, np.int64)
         np.cumsum(np.bincount(self.bins, minlength=num_bins), out=offsets[1:])
         none = np.empty(0, np.int64)
-        return Bins(
-            capacity,
-            self.items[order],
-            self.starts[order],
-            self.lengths[order],
-            offsets,
-            none,
-            none,
-        )
+        items, starts, lengths = self.items[order], self.starts[order], self.lengths[order]
+        return Bins(capacity, items, starts, lengths, offsets, none, none)
 
 
 def _slice(pieces: Pieces, start: int, stop: int) -> Pieces:

@@ -55,11 +55,10 @@ class Shards:
         """The episode and the step of each step of a shard, (steps,) each, as they are listed."""
         of_shard = np.flatnonzero(self.shards == shard)
         counts = self.counts[of_shard]
-        number = np.arange(counts.sum(), dtype=np.int64) - np.repeat(
-            np.cumsum(counts) - counts, counts
-        )
         owner = np.repeat(of_shard, counts)
-        return self.episodes[owner], self.starts[owner] + number * self.strides[owner]
+        number = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        steps: npt.NDArray[np.int64] = self.starts[owner] + number * self.strides[owner]
+        return self.episodes[owner], steps
 
 
 def balanced_shards(

@@ -69,7 +69,13 @@ class PackSettings:
                     expected=" or ".join(allowed),
                     found=repr(getattr(self, name)),
                 )
-        for name, least in {"budget": 1, "history": 0, "chunk": 1, "stride": 1, "batch_size": 1}.items():
+        for name, least in {
+            "budget": 1,
+            "history": 0,
+            "chunk": 1,
+            "stride": 1,
+            "batch_size": 1,
+        }.items():
             if getattr(self, name) < least:
                 raise InputError(
                     f"The option {name} is out of range",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,8 @@ class Source:
     name: str
     inputs: dict[str, int]
     """The versions of the tables that it is read from."""
+    format: str
+    """Of its tables."""
     frames: Table | None
     """The frames table; None if this is no episode set."""
     features: tuple[Feature, ...]
@@ -122,6 +125,7 @@ def _of_episodes(episodes: EpisodeSet, settings: PackSettings) -> Source:
     return Source(
         name=episodes.name,
         inputs=inputs,
+        format=episodes.episodes.format,
         frames=episodes.frames,
         features=episodes.features,
         ids=index.episode_ids,
@@ -205,16 +209,14 @@ class _Cut:
         room = np.maximum(0, budget - once) // np.maximum(each, 1)
         # What takes no tokens does not limit an item.
         most = np.where(each > 0, room, np.where(once <= budget, np.maximum(given, 1), 0))
-        too_long = given > most
+        too_long = (given > most) | (once > budget)
         if self._settings.overlong == "raise" and too_long.any():
             self._refuse(int(packed[np.argmax(too_long)]), lengths, int(too_long.sum()))
         hopeless = too_long & (most < 1)
         if hopeless.any():
             self._refuse(int(packed[np.argmax(hopeless)]), lengths, int(hopeless.sum()), one=True)
         has_repeats = given > 0
-        pieces = fit(
-            np.maximum(given, 1), np.maximum(most, 1), self._settings.overlong
-        )
+        pieces = fit(np.maximum(given, 1), np.maximum(most, 1), self._settings.overlong)
         return Pieces(
             packed[pieces.items],
             pieces.starts,
@@ -254,7 +256,9 @@ class _Cut:
         settings = self._settings
         length = settings.horizon if settings.parts == "windows" else int(lengths[number])
         needed = int(self._once[number] + self._each[number] * (1 if one else length))
-        what = "One frame" if one else "A window" if settings.parts == "windows" else "An item"
+        what = "A window" if settings.parts == "windows" else "An item"
+        if one:
+            what = "One frame" if self._each[number] else "The text"
         raise InputError(
             f"{what} of {self._ids[number].as_py()} is longer than a sequence",
             expected=f"at most {settings.budget:,} {settings.unit}",
@@ -282,7 +286,7 @@ def _of_table(name: str, table: Table, settings: PackSettings) -> Source:
     measure = {"audio": "duration_s", "video": "num_frames"}
     if len(timed) > 1 or any(measure[kinds[column]] not in names for column in timed):
         raise InputError(
-            f"The sound of {name} cannot be costed" if timed else "",
+            f"The sound of {name} cannot be costed",
             expected="one column of sound with duration_s, or one of video with num_frames",
             found=", ".join(timed),
         )
@@ -316,6 +320,7 @@ def _of_table(name: str, table: Table, settings: PackSettings) -> Source:
     return Source(
         name=name,
         inputs={name: table.version},
+        format=table.format,
         frames=None,
         features=(),
         ids=stored,
@@ -332,7 +337,7 @@ def _of_table(name: str, table: Table, settings: PackSettings) -> Source:
     )
 
 
-def _rows(table: Table, columns: Sequence[str]) -> Iterator[dict[str, object]]:
+def _rows(table: Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     if not columns:
         yield from ({} for _ in range(table.count_rows()))
         return
