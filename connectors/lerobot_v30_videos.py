@@ -27,7 +27,7 @@ from connectors.lerobot_videos import (
 )
 from datalake.episodes.export import ExportSettings
 from datalake.errors import InputError
-from datalake.video import concat, probe
+from datalake.video import Parameters, concat, parameters, probe
 
 __all__ = ["write_camera"]
 
@@ -90,15 +90,16 @@ class _Joiner:
         self._written = written
         self._counts = counts
         self._held: list[Clip] = []
+        self._parameters: Parameters | None = None
 
     def add(self, clip: Clip) -> None:
         """Put a clip into the file at hand, or begin a new one."""
         num_bytes = sum(held.num_bytes for held in self._held)
-        if self._held and (
-            num_bytes + clip.num_bytes >= _LIMIT_BYTES or not _alike(self._held[0], clip)
-        ):
+        wanted = parameters(clip.data)
+        if num_bytes + clip.num_bytes >= _LIMIT_BYTES or wanted != self._parameters:
             self.flush()
         self._held.append(clip)
+        self._parameters = wanted
 
     def flush(self) -> None:
         """Write what is collected."""
@@ -147,9 +148,3 @@ class _Joiner:
         indices = chunk_and_file(self._written.num_files)
         self._written.num_files += 1
         return self._destination.open(V30_VIDEO_PATH.format(video_key=self._camera, **indices))
-
-
-def _alike(one: Clip, other: Clip) -> bool:
-    """Whether two clips can share a file."""
-    a, b = one.info, other.info
-    return (a.codec, a.pix_fmt, a.width, a.height) == (b.codec, b.pix_fmt, b.width, b.height)

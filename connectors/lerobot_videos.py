@@ -18,7 +18,7 @@ from connectors.lerobot_chosen import Chosen, Spans
 from datalake.episodes import EpisodeSet
 from datalake.episodes.statistics import FeatureStats, sampled_frames, summarise_pictures
 from datalake.errors import InputError, NotFoundError
-from datalake.video import Pictures, VideoInfo, VideoReader, encode, probe
+from datalake.video import Pictures, VideoInfo, VideoReader, encode, probe, transcode
 
 __all__ = [
     "CameraFiles",
@@ -208,12 +208,23 @@ def _summarised(camera: str, clip: Clip, first: int, length: int) -> FeatureStat
 
 
 def encoded_clip(chosen: Chosen, episode: int, clip: Clip, codec: str) -> Clip:
-    """An episode of a clip, decoded and encoded anew at the dataset's frame rate."""
+    """An episode of a clip, decoded and encoded anew, with a frame at every step of its rate."""
     first = clip.first_frames[clip.episodes.index(episode)]
-    with VideoReader(clip.data, clip.info) as reader:
-        frames = reader.iterate(first, first + int(chosen.lengths[episode]))
-        data = encode(frames, chosen.fps, codec)
+    end = first + int(chosen.lengths[episode])
+    if _is_even(clip.info, first, end, chosen.fps):
+        data = transcode(clip.data, from_frame=first, to_frame=end, codec=codec)
+    else:
+        # By way of RGB: frames get times of their own.
+        with VideoReader(clip.data, clip.info) as reader:
+            data = encode(reader.iterate(first, end), chosen.fps, codec)
     return Clip(data, probe(data), (episode,), (0,))
+
+
+def _is_even(info: VideoInfo, first: int, end: int, fps: float) -> bool:
+    """Whether frames stand where the dataset's rate wants them, and the file says so."""
+    times = info.times()[first:end]
+    away = np.abs(times - times[0] - np.arange(end - first) / fps)
+    return bool(away.max() < TOLERANCE_S / 2) and abs(info.fps - fps) < fps * 1e-6
 
 
 def _in_files(spans: Spans) -> list[list[int]]:
