@@ -110,8 +110,16 @@ class Lake:
         *,
         format: str = "lance",  # noqa: A002
         lineage: Lineage,
+        properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Create an empty table.
+
+        Args:
+            name: its name.
+            schema: its columns.
+            format: `lance` or `delta`.
+            lineage: what makes it.
+            properties: recorded with its first version beside the lineage.
 
         Raises:
             ExistsError: a table or selection has the name.
@@ -124,7 +132,7 @@ class Lake:
             location,
             schema,
             format=self._format(format),
-            properties=lineage.properties(),
+            properties={**lineage.properties(), **(properties or {})},
         )
 
     def check_free(self, name: str) -> None:

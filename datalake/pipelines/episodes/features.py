@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datalake.errors import SchemaError
 from datalake.recording import Feature
 
-__all__ = ["Fit", "differences", "fit"]
+__all__ = ["Fit", "difference", "fit"]
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ def fit(
     own: Sequence[Feature],
     *,
     union: bool,
-    is_known: bool,
+    before: Sequence[Feature] | None,
     where: str,
 ) -> Fit:
     """What becomes of the set's features when the corpus comes in.
 
     Args:
-        held: the features of the set; None if it is yet to be made.
+        held: the features of the set; None if it holds nothing yet.
         own: the features of the corpus.
         union: whether differences are wanted.
-        is_known: whether the set has episodes of this corpus: what the set has beyond the corpus's
-            features was allowed then, and needs no second word.
+        before: the features of the corpus's episodes in the set, if there are some: what differs
+            from the set was allowed then, and needs no second word.
         where: the set, for messages.
 
     Raises:
@@ -56,63 +56,71 @@ def fit(
     known = {feature.name: feature for feature in held}
     added = tuple(feature for feature in own if feature.name not in known)
     unfilled = tuple(feature.name for feature in held if feature.name not in names)
-    clashes, differing = [], []
-    for feature in own:
-        if feature.name in known:
-            found = differences(known[feature.name], feature)
-            if found and not _storable(known[feature.name], feature):
-                clashes.append(f"{feature.name} ({found})")
-            elif found:
-                differing.append(f"{feature.name} ({found})")
-    if clashes:
+    shared = [(known[feature.name], feature) for feature in own if feature.name in known]
+    if clashes := [pair for pair in shared if not _storable(*pair)]:
         raise SchemaError(
             "A feature of the corpus is of another kind than the set's feature of that name",
             where=where,
-            found="; ".join(clashes),
+            found="; ".join(difference(*pair, "the set", "the corpus") for pair in clashes),
             fix="Ingest the corpus into a set of its own, and rename the feature in one of the two"
             " (datalake episodes rename-feature) before they are merged",
         )
-    if not union:
-        news = [*(f"{feature.name} (only in the corpus)" for feature in added), *differing]
-        if not is_known:
-            news += [f"{name} (only in the set)" for name in unfilled]
-        if news:
-            raise SchemaError(
-                "The corpus has other features than the set",
-                where=where,
-                found="; ".join(news),
-                fix="Add --union, which leaves null what one of the two lacks; or ingest the corpus"
-                " into a set of its own",
-            )
+    news = [
+        *(f"{feature.name} (only in the corpus)" for feature in added),
+        *(f"{name} (only in the set)" for name in unfilled),
+        *(found for pair in shared if (found := difference(*pair, "the set", "the corpus"))),
+    ]
+    if news and not union and not (before and _same(before, own)):
+        raise SchemaError(
+            "The corpus has other features than the set",
+            where=where,
+            found="; ".join(news),
+            fix="Add --union, which leaves null what one of the two lacks; or ingest the corpus"
+            " into a set of its own",
+        )
     return Fit((*held, *added), added, unfilled)
 
 
-def _storable(held: Feature, own: Feature) -> bool:
+def _same(one: Sequence[Feature], other: Sequence[Feature]) -> bool:
+    theirs = {feature.name: feature for feature in other}
+    return theirs.keys() == {feature.name for feature in one} and not any(
+        difference(feature, theirs[feature.name], "", "") for feature in one
+    )
+
+
+def _storable(one: Feature, other: Feature) -> bool:
     """Whether one column can hold both."""
-    if held.dtype != own.dtype:
+    if one.dtype != other.dtype:
         return False
-    return (
-        not held.is_numeric or held.shape == own.shape or held.num_elements == own.num_elements == 1
-    )
+    is_scalar = one.num_elements == other.num_elements == 1
+    return is_scalar or not one.is_numeric or one.shape == other.shape
 
 
-def differences(held: Feature, own: Feature) -> str:
-    """In what `own` differs from `held`, for a person; empty if in nothing that matters."""
-    if held == replace(own, info=held.info):
-        return ""
-    if held.is_numeric and held.num_elements == own.num_elements == 1:
-        held = replace(held, shape=own.shape)
+def difference(one: Feature, other: Feature, here: str, there: str) -> str:
+    """In what two features of a name differ, for a person; empty if in nothing that matters.
+
+    Args:
+        one: a feature.
+        other: another.
+        here: where the one is, such as `the set`.
+        there: where the other is.
+    """
+    if one.is_numeric and one.num_elements == other.num_elements == 1:
+        # (1,) and () are stored alike, and formats differ in what they call it.
+        other = replace(other, shape=one.shape)
     pairs = (
-        ("the type", held.dtype, own.dtype),
-        ("the shape", held.shape, own.shape),
-        ("the unit", held.unit or "none", own.unit or "none"),
-        ("the names", ", ".join(held.names) or "none", ", ".join(own.names) or "none"),
+        ("type", one.dtype, other.dtype),
+        ("shape", one.shape, other.shape),
+        ("unit", one.unit or "none", other.unit or "none"),
+        ("names", ", ".join(one.names) or "none", ", ".join(other.names) or "none"),
     )
-    return ", ".join(
-        f"{what} is {_short(theirs)} in the set and {_short(ours)} in the corpus"
+    found = [
+        f"its {what} is {_short(theirs)} in {here} and {_short(ours)} in {there}"
         for what, theirs, ours in pairs
         if theirs != ours
-    )
+    ]
+    # Where the type or the shape differs, the rest follows.
+    return f"{one.name} ({found[0]})" if found else ""
 
 
 def _short(value: object) -> str:

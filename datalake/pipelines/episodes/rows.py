@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datalake.episodes import FRAME_KEYS
+from datalake.episodes.idle import idle_frames
 from datalake.episodes.statistics import QUANTILES, numbers_of, summarise
-from datalake.pipelines.episodes.features import differences
+from datalake.pipelines.episodes.features import difference
 from datalake.quarantine import Reason, Refusal
 from datalake.recording import EpisodeData, Feature
 
@@ -57,10 +58,9 @@ def misfit(data: EpisodeData, source: Source, *, union: bool) -> Refusal | None:
                 Reason.SHAPE_CHANGED,
                 f"the dataset declares no feature {feature.name}, and the episode has it",
             )
-        other = differences(declared[feature.name], feature)
+        other = difference(declared[feature.name], feature, "the dataset", "the episode")
         if other and feature.is_numeric:
-            detail = other.replace("in the set", "in the dataset").replace("corpus", "episode")
-            return Refusal(Reason.SHAPE_CHANGED, f"{feature.name}: {detail}")
+            return Refusal(Reason.SHAPE_CHANGED, other)
         if feature.dtype == "video":
             continue
         if feature.name not in data.frames.column_names:
@@ -140,12 +140,7 @@ def episode_row(data: EpisodeData, frames: pa.Table, source: Source) -> dict[str
     first = numbers[0].as_py() if len(numbers) else None
     task = data.tasks.get(first) if first is not None else None
     parts = (source.name, source.embodiment, task)
-    try:
-        from datalake.episodes.idle import idle_frames
-
-        head, tail = idle_frames(frames, data.features)
-    except ImportError:
-        head = tail = None
+    head, tail = idle_frames(frames, data.features)
     return {
         "episode_id": ref.episode_id,
         "source": source.name,

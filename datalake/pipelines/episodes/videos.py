@@ -9,7 +9,6 @@ files that are fetched ahead.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -73,7 +72,7 @@ def stage_videos(job: VideoJob, index: int) -> StagedVideos:
 def _rows(
     job: VideoJob, tasks: Sequence[VideoTask], staged: StagedVideos
 ) -> Iterator[pa.RecordBatch]:
-    from datalake.video import BadVideo, probe
+    from datalake.video import BadVideo, probe, transcode
 
     files = read_files(job.root, ((task.file.path, task.file.size_bytes or 0) for task in tasks))
     for task, data in zip(tasks, files, strict=True):
@@ -86,12 +85,12 @@ def _rows(
         try:
             info = probe(data)
             if job.transcode:
-                data = _transcoded(data, job.transcode)
+                data = transcode(data, codec=job.transcode)
                 info = probe(data)
         except BadVideo as error:
             staged.refused[task.file.video_id] = error.refusal
             continue
-        row = {
+        facts = {
             "video_id": task.stored_id,
             "source": job.source,
             "feature": task.file.feature,
@@ -99,16 +98,19 @@ def _rows(
             "stamp": task.stamp,
             "num_bytes": len(data),
             **info.as_row(),
-            "video": data,
         }
-        columns = [pa.array([row[column.name]], column.type) for column in VIDEOS]
-        del data, row
-        yield pa.record_batch(columns, schema=VIDEOS)
+        yield pa.record_batch(
+            [
+                _blob(data)
+                if column.name == "video"
+                else pa.array([facts[column.name]], column.type)
+                for column in VIDEOS
+            ],
+            schema=VIDEOS,
+        )
 
 
-def _transcoded(data: bytes, codec: VideoCodec) -> bytes:
-    from datalake.video import transcode
-
-    sink = io.BytesIO()
-    transcode(data, sink, codec=codec)
-    return sink.getvalue()
+def _blob(data: bytes) -> pa.Array:
+    """The bytes as a column of one row, without a copy."""
+    offsets = pa.array([0, len(data)], pa.int64()).buffers()[1]
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(data)])
