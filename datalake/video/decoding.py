@@ -79,14 +79,16 @@ class Decoder:
 
     def _forward(self, wanted_pts: list[int], group: int) -> Iterator[Any]:
         """Frames from a group's keyframe on, until all those wanted have been through."""
-        not_fed, context = set(wanted_pts), self._stream.codec_context
+        not_fed = set(wanted_pts)
         try:
             for packet in self._packets(group):
-                yield from context.decode(packet)
+                yield from self._stream.codec_context.decode(packet)
                 not_fed.discard(packet.pts)
                 if not not_fed:
                     break
-            yield from context.decode(None)
+            yield from self._stream.codec_context.decode(None)
+        except BadVideo:
+            raise
         except (self._av.FFmpegError, ValueError) as error:
             raise BadVideo.of(Reason.CORRUPT, str(error)) from error
 
@@ -96,7 +98,7 @@ class Decoder:
         for target in reversed(keyframe_pts):
             # Containers seek by decoding time: the place reached may lie too late.
             first = self._seek(target)
-            if first is not None and first.is_keyframe and first.pts <= keyframe_pts[-1]:
+            if _begins(first, keyframe_pts[-1]):
                 yield first
                 yield from self._rest
                 return
@@ -124,3 +126,10 @@ class Decoder:
         self._container, self._stream = open_video(self._source)
         self._stream.codec_context.thread_count = self._num_threads
         self._stream.thread_type = "AUTO"
+
+
+def _begins(packet: Any, pts: int) -> bool:
+    """Whether decoding can begin with the packet and reach the keyframe at `pts`."""
+    if packet is None or packet.pts is None:
+        return False
+    return bool(packet.is_keyframe and packet.pts <= pts)

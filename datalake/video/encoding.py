@@ -67,6 +67,12 @@ def encode(
 
     def pictures() -> Iterator[Any]:
         for number, frame in enumerate(frames):
+            if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+                raise InputError(
+                    f"Frame {number} is no picture",
+                    expected="uint8 of (height, width, 3)",
+                    found=f"{frame.dtype} of {frame.shape}",
+                )
             picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
             picture.pts, picture.time_base = number, 1 / rate
             yield picture

@@ -54,6 +54,8 @@ def probed(container: Any, stream: Any) -> VideoInfo:
             pts.append(packet.pts)
             is_key.append(packet.is_keyframe)
             offsets.append(-1 if packet.pos is None else packet.pos)
+    except BadVideo:
+        raise
     except (av.FFmpegError, ValueError) as error:
         raise BadVideo.of(Reason.CORRUPT, f"after {num_packets} frames: {error}") from error
     num_promised = len(stream.index_entries)

@@ -96,10 +96,11 @@ class VideoReader:
         wanted = self._checked(indices)
         width, height = self.size
         pictures = np.empty((len(wanted), height, width, 3), np.uint8)
+        # Where each frame goes, the frames ascending.
         order = np.argsort(wanted, kind="stable")
         numbers, starts = np.unique(wanted[order], return_index=True)
-        slots = np.split(order, starts[1:])
-        for place, frame in zip(slots, self._decoder.decode(numbers), strict=True):
+        places = np.split(order, starts)[1:]
+        for place, frame in zip(places, self._decoder.decode(numbers), strict=True):
             self._convert(frame, pictures[place[0]])
             pictures[place[1:]] = pictures[place[0]]
         return pictures
