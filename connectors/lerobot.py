@@ -26,7 +26,6 @@ from connectors.options import check_options
 from connectors.tree import Tree, find_root
 from datalake.connector import Evidence, OptionSpec
 from datalake.errors import NotFoundError
-from datalake.quarantine import Reason
 from datalake.uri import Location
 
 __all__ = ["CONNECTOR", "LeRobot"]
@@ -81,7 +80,7 @@ class LeRobot:
                 return LeRobotCorpus(source, tree.root, embodiment, None, None, fault)
             info = parse_info(found)
         except InfoError as error:
-            fault = faulty((Reason.EMPTY_METADATA, str(error)), _INFO)
+            fault = faulty((error.reason, str(error)), _INFO)
             return LeRobotCorpus(source, tree.root, embodiment, None, None, fault)
         layout: Layout = (LayoutV2 if info.major == 2 else LayoutV3)(tree, info)
         tasks, findings = layout.tasks()

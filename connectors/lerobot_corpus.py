@@ -122,7 +122,7 @@ class LeRobotCorpus:
     # Metadata -----------------------------------------------------------------------------------
 
     def findings(self) -> Iterator[Finding]:
-        """Faults of the files below `meta/`, and data files that no episode names."""
+        """Faults of the files below `meta/`, and data files and rows that no episode names."""
         if self.info is None or self.layout is None:
             if self.fault:
                 yield self.fault
@@ -132,6 +132,7 @@ class LeRobotCorpus:
         numbers: list[int] = []
         num_frames = 0
         named: dict[str, set[str]] = {}
+        claimed: Counter[str] = Counter()
         for entry in self.layout.entries():
             if isinstance(entry, Finding):
                 yield entry
@@ -140,6 +141,8 @@ class LeRobotCorpus:
             num_frames += entry.length or 0
             folder, name = posixpath.split(entry.rows.path)
             named.setdefault(folder, set()).add(name)
+            if entry.rows.index is not None:
+                claimed[entry.rows.path] += entry.rows.length or 0
         yield from self._numbering(numbers)
         yield from self._totals(self.info, len(numbers), num_frames)
         for folder, names in named.items():
@@ -147,6 +150,19 @@ class LeRobotCorpus:
                 if name.endswith(".parquet"):
                     path = posixpath.join(folder, name)
                     detail = "no episode of the metadata is in this file"
+                    yield _about(Reason.METADATA_MISMATCH, detail, Severity.WARNING, path)
+        yield from self._unclaimed(claimed)
+
+    def _unclaimed(self, claimed: Mapping[str, int]) -> Iterator[Finding]:
+        """Rows of shared files beyond those of the episodes that are in them."""
+        with closing(_RowReader(Tree(self.root))) as reader:
+            for path, num_claimed in claimed.items():
+                num_rows = reader.num_rows(path)
+                if num_rows is not None and num_rows > num_claimed:
+                    detail = (
+                        f"{num_rows - num_claimed:,} of its {num_rows:,} rows are no episode's,"
+                        " as if the metadata had lost some"
+                    )
                     yield _about(Reason.METADATA_MISMATCH, detail, Severity.WARNING, path)
 
     def _tasks_without_text(self) -> Iterator[Finding]:
@@ -305,10 +321,13 @@ class _RowReader:
         if self._handle is not None:
             self._handle.close()
 
+    def num_rows(self, path: str) -> int | None:
+        """How many rows a file has by its footer; None where it cannot be read."""
+        file = self._opened(path)
+        return file.metadata.num_rows if isinstance(file, pq.ParquetFile) else None
+
     def read(self, rows: Rows) -> pa.Table | tuple[Reason, str]:
-        if rows.path != self._path:
-            self._path, self._file = rows.path, self._open(rows.path)
-        file = self._file
+        file = self._opened(rows.path)
         if not isinstance(file, pq.ParquetFile):
             return file
         try:
@@ -317,6 +336,11 @@ class _RowReader:
             return _slice(file, rows)
         except (pa.ArrowException, OSError) as error:
             return Reason.CORRUPT, f"its rows cannot be read: {' '.join(str(error).split())}"
+
+    def _opened(self, path: str) -> pq.ParquetFile | tuple[Reason, str]:
+        if path != self._path:
+            self._path, self._file = path, self._open(path)
+        return self._file
 
     def _open(self, path: str) -> pq.ParquetFile | tuple[Reason, str]:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from datalake.quarantine import Reason
 from datalake.recording import BOOKKEEPING, NUMERIC_DTYPES, Feature
 
 __all__ = ["Info", "InfoError", "parse_info"]
@@ -28,6 +29,10 @@ _DEFAULT_PATHS: Final = {
 
 class InfoError(ValueError):
     """What is wrong with info.json, for a person."""
+
+    def __init__(self, detail: str, reason: Reason = Reason.EMPTY_METADATA) -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ def parse_info(found: object) -> Info:
         raise InfoError(f"expected a JSON object, found {type(found).__name__}")
     version = found.get("codebase_version")
     if version not in ("v2.0", "v2.1", "v3.0"):
-        raise InfoError(f"expected codebase_version v2.0, v2.1 or v3.0, found {version!r}")
+        reason = Reason.UNSUPPORTED if isinstance(version, str) else Reason.EMPTY_METADATA
+        raise InfoError(f"expected codebase_version v2.0, v2.1 or v3.0, found {version!r}", reason)
     fps = found.get("fps")
     if not isinstance(fps, int | float) or isinstance(fps, bool) or not 0 < fps < 1e6:
         raise InfoError(f"expected fps, a number of frames a second, found {fps!r}")

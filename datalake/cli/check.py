@@ -174,7 +174,7 @@ def _print(source: str, tally: _Tally) -> None:
             typer.echo(f"  {_place(finding)}: {finding.detail}")
         if kind.count > len(kind.shown):
             typer.echo(f"  … and {kind.count - len(kind.shown):,} more (--json lists all)")
-    if any(True for _ in tally.kinds()):
+    if tally.num(Severity.ERROR) or tally.num(Severity.WARNING):
         typer.echo()
     typer.echo(
         f"{source}: {_number(tally.num_episodes, 'episode')},"
@@ -182,6 +182,8 @@ def _print(source: str, tally: _Tally) -> None:
         f" {_number(tally.num(Severity.ERROR), 'error')},"
         f" {_number(tally.num(Severity.WARNING), 'warning')}"
     )
+    if any(reason is Reason.VIDEO_MISSING for _, reason, *_ in tally.kinds()):
+        typer.echo("States and actions can be used without the videos: --without-video")
 
 
 def _place(finding: Finding) -> str:

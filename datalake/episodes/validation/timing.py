@@ -103,7 +103,7 @@ def _rate(times: Times, fps: float, usual: float) -> str:
     if len(times) < 3:
         return ""
     rate = (len(times) - 1) / (times[-1] - times[0]) if times[-1] > times[0] else fps / usual
-    return f"; on the whole they advance at {rate:.4g} fps" if abs(rate / fps - 1) > 1e-3 else ""
+    return f"; on the whole they advance at {rate:.4g} fps" if abs(rate / fps - 1) > 5e-4 else ""
 
 
 def _bad(data: EpisodeData, detail: str, frame: int | None) -> Finding:

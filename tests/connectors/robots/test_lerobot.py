@@ -192,7 +192,7 @@ def test_options_name_source_and_embodiment(tmp_path: Path) -> None:
         ("", Reason.EMPTY_METADATA),
         ("{", Reason.EMPTY_METADATA),
         ("[]", Reason.EMPTY_METADATA),
-        ('{"codebase_version": "v1.6"}', Reason.EMPTY_METADATA),
+        ('{"codebase_version": "v1.6"}', Reason.UNSUPPORTED),
         ('{"codebase_version": "v2.1", "fps": 0}', Reason.EMPTY_METADATA),
         ('{"codebase_version": "v2.1", "fps": 10, "features": {}}', Reason.EMPTY_METADATA),
         (LFS_POINTER.decode(), Reason.LFS_POINTER),
