@@ -26,7 +26,6 @@ says its rate (50 unless fps says otherwise) or its task (the folder's name unle
 
 from __future__ import annotations
 
-import io
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from connectors.encoded_pictures import encoded_shape
 from connectors.frame_arrays import FrameArray, NoFeatureError, Stored, feature_name
 from connectors.hdf5_episode import Arrays, arrays_of, attributes, frames_of, left_out
 from connectors.hdf5_files import Hdf5Files, find_hdf5, open_hdf5
@@ -53,7 +53,7 @@ from connectors.robot_options import (
 )
 from connectors.tree import stem
 from datalake.connector import Evidence, OptionSpec
-from datalake.errors import InputError, MissingPackageError
+from datalake.errors import InputError
 from datalake.quarantine import Reason
 from datalake.recording import (
     BadEpisode,
@@ -247,20 +247,11 @@ class JpegArray:
         Raises:
             NoFeatureError: the first row is no JPEG.
         """
-        try:
-            from PIL import Image, UnidentifiedImageError
-        except ImportError as error:
-            raise MissingPackageError.of("pillow", "robot", "Reading JPEG") from error
         (first,) = _unpadded(stored, 0, 1)
-        if not first.startswith(_JPEG_BEGINS):
+        shape = encoded_shape(first)
+        if shape is None or not first.startswith(_JPEG_BEGINS):
             raise NoFeatureError("its first row is no JPEG")
-        try:
-            with Image.open(io.BytesIO(first)) as picture:
-                width, height = picture.size
-                channels = len(picture.getbands())
-        except (UnidentifiedImageError, OSError) as error:
-            raise NoFeatureError(f"its first row is no JPEG that can be read: {error}") from error
-        return cls(path, stored, Feature(name, "image", (height, width, channels), AXES))
+        return cls(path, stored, Feature(name, "image", shape, AXES))
 
     def column(self, rows: slice) -> pa.Array:
         """The files as they are stored, without the padding.

@@ -291,12 +291,18 @@ def demo_names(file: h5py.File) -> list[str]:
     Raises:
         RefusedError: the file is damaged where they are.
     """
-    h5py = h5py_module()
     with reading("/data"):
         data = _data_group(file)
-        # A link into nowhere is a demonstration too, one that cannot be read.
-        names = [n for n in data if data.get(n, getclass=True) in (None, h5py.Group)]
-        return sorted(names, key=natural)
+        return sorted((name for name in data if _may_be_demo(data, name)), key=natural)
+
+
+def _may_be_demo(data: h5py.Group, name: str) -> bool:
+    """Whether it is a group, or a link into nowhere: a demonstration that cannot be read."""
+    h5py = h5py_module()
+    try:
+        return data.get(name, getclass=True) in (None, h5py.Group)
+    except (KeyError, RuntimeError):
+        return True
 
 
 def arrays_of_demo(group: h5py.Group, settings: DemoSettings, common: Mapping[str, Any]) -> Arrays:

@@ -137,7 +137,10 @@ class Umi:
             tuple(array.feature for array in buffer.arrays.values()),
             tuple(int(end) for end in ends),
             settings,
-            tuple(buffer.notes),
+            (
+                *((Reason.UNSUPPORTED, note) for note in buffer.notes),
+                *((Reason.METADATA_MISMATCH, note) for note in _left_over(buffer, ends)),
+            ),
         )
 
 
@@ -184,7 +187,7 @@ class UmiCorpus:
     ends: tuple[int, ...]
     """The frame after each episode's last."""
     settings: _Settings
-    notes: tuple[str, ...]
+    notes: tuple[tuple[Reason, str], ...]
 
     @property
     def root(self) -> Location:
@@ -203,8 +206,8 @@ class UmiCorpus:
 
     def findings(self) -> Iterator[Finding]:
         """Arrays that are left out, or go on after the last episode."""
-        for note in self.notes:
-            yield Finding(Reason.UNSUPPORTED, Severity.WARNING, note, origin=self.place.name)
+        for reason, note in self.notes:
+            yield Finding(reason, Severity.WARNING, note, origin=self.place.name)
 
     def episodes(self) -> Iterator[EpisodeRef]:
         """The episodes, as meta/episode_ends divides the frames."""
@@ -334,6 +337,13 @@ def _episode_ends(opened: ZarrGroup) -> npt.NDArray[Any]:
             f"{_ENDS} is {ends.dtype} of shape {ends.shape}, not some numbers",
         )
     return ends
+
+
+def _left_over(buffer: _Buffer, ends: npt.NDArray[Any]) -> Iterator[str]:
+    for name, length in buffer.lengths.items():
+        if length > (last := max(0, int(ends.max()))):
+            path = buffer.arrays[name].path
+            yield f"{path} has {length - last} frames after the last episode, which are left out"
 
 
 def _buffer(opened: ZarrGroup, settings: _Settings) -> _Buffer:
