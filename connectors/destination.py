@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self, cast
@@ -37,6 +38,9 @@ class Destination:
     """
 
     def __init__(self, place: Location, *, marker: str, overwrite: bool) -> None:
+        if place.is_local:
+            # Of a link, what it leads to is written.
+            place = replace(place, uri=os.path.realpath(place.uri))
         self.place = place
         self.num_bytes = 0
         """Of the files written so far."""
@@ -87,7 +91,7 @@ class Destination:
         """Whether something is there, which is to be replaced."""
         if self.place.is_local:
             path = Path(self.place.uri)
-            is_taken = path.is_symlink() or (path.exists() and not _is_empty_folder(path))
+            is_taken = path.exists() and not _is_empty_folder(path)
             is_dataset = path.is_dir() and (path / self._marker).exists()
         else:
             filesystem, address = self.place.filesystem()

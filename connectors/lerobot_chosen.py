@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.lerobot_features import BOOKKEEPING_FEATURES, parquet_column, parquet_schema
 from connectors.lerobot_limits import check_features, check_same_features
@@ -35,6 +36,7 @@ _LOOKED_AT: Final = (
 # Rows of the episodes table that are held at once.
 _AT_ONCE: Final = 1024
 _OWN: Final = ("timestamp", "task_index")
+_LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,7 @@ class Chosen:
         arrays: list[pa.Array | pa.ChunkedArray] = []
         for feature in stored:
             values = frames[feature.column].combine_chunks()
-            if values.null_count or (
-                pa.types.is_fixed_size_list(values.type) and values.flatten().null_count
-            ):
-                raise InputError(
-                    f"Frames lack a value of {feature.name}, and LeRobot knows no gaps",
-                    where=f"{self.source.name}, episode {self.id_of(number)}",
-                    fix="Leave the episode out with --where, or drop the feature",
-                )
+            self._check_values(number, feature, values)
             arrays.append(parquet_column(feature, values))
         first = int(self.starts[number])
         task_index = self.tasks.renumbered(number, frames["task_index"].combine_chunks())
@@ -122,6 +117,22 @@ class Chosen:
             pa.array(task_index),
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def _check_values(self, number: int, feature: Feature, values: pa.Array) -> None:
+        flat = values.flatten() if pa.types.is_fixed_size_list(values.type) else values
+        found = None
+        if values.null_count or flat.null_count:
+            found = "frames without a value, and LeRobot knows no gaps"
+        elif feature.dtype == "uint64" and pc.max(flat).as_py() > _LARGEST:
+            found = "numbers above 2**63 - 1, which torch does not take"
+        if found:
+            raise InputError(
+                f"LeRobot cannot hold the values of {feature.name}",
+                where=f"{self.source.name}, episode {self.id_of(number)}",
+                found=found,
+                fix="Leave the episode out with --where or --episodes, or drop the feature:"
+                " datalake episodes drop-feature",
+            )
 
     def tables_of_episodes(self, columns: list[str]) -> Iterator[tuple[int, pa.Table]]:
         """Columns of the episodes table in runs, and the number of each run's first episode."""
@@ -159,7 +170,10 @@ def choose(episodes: EpisodeSet, rows: npt.NDArray[np.int64], *, by_split: bool)
     if "" in tasks.texts:
         notes.append("Some episodes have no task: theirs is the empty text")
     if fps != int(fps):
-        notes.append(f"fps is {fps:g}; some releases of lerobot want a whole number")
+        notes.append(
+            f"fps is {fps:g}: lerobot 0.4 reads it, though its format means a whole number, and its"
+            " converter from 2.1 to 3.0 cuts the fraction off"
+        )
     check_features(features, episodes.name)
     return Chosen(
         episodes,

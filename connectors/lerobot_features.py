@@ -61,6 +61,7 @@ def definition(feature: Feature, video: Mapping[str, Any] | None = None) -> dict
         **said,
     }
     if video is not None:
+        found.pop("video_info", None)
         found["info"] = {
             **(said.get("info") or {}),
             "video.height": video["height"],

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datalake.errors import InputError
+
 __all__ = ["Tasks", "number_tasks", "tasks_parquet"]
+
+_NO_TASK: Final = -1
 
 Found = Sequence[tuple[int, str]]
 """The tasks of one episode: the number that its source gave it, and its text."""
@@ -28,12 +32,23 @@ class Tasks:
     _which: npt.NDArray[np.int32]
 
     def renumbered(self, episode: int, numbers: pa.Array) -> npt.NDArray[np.int64]:
-        """The `task_index` of an episode's frames, given those in the lake (null: no task)."""
+        """The `task_index` of an episode's frames, given those in the lake (null: no task).
+
+        Raises:
+            InputError: a number is none of the episode's tasks.
+        """
         numbering = self._numberings[self._which[episode]]
-        own = numbers.fill_null(-1).to_numpy(zero_copy_only=False)
+        own = numbers.fill_null(_NO_TASK).to_numpy(zero_copy_only=False)
         values, places = np.unique(own, return_inverse=True)
-        nothing = self.texts.index("") if "" in self.texts else 0
-        return np.array([numbering.get(int(v), nothing) for v in values], np.int64)[places]
+        if unknown := set(values.tolist()) - set(numbering):
+            found = "null" if _NO_TASK in unknown else str(min(unknown))
+            raise InputError(
+                "Frames are of a task that their episode does not have",
+                expected=f"one of {', '.join(map(str, numbering))}",
+                found=found,
+                fix="Give the episode a task: datalake episodes set-task",
+            )
+        return np.array([numbering[value] for value in values.tolist()], np.int64)[places]
 
 
 def number_tasks(episodes: Iterable[Found]) -> Tasks:
@@ -50,7 +65,7 @@ def number_tasks(episodes: Iterable[Found]) -> Tasks:
     kinds: dict[tuple[tuple[int, str], ...], int] = {}
     which = []
     for found in episodes:
-        kind = tuple(found) or ((-1, ""),)
+        kind = tuple(found) or ((_NO_TASK, ""),)
         if kind not in kinds:
             kinds[kind] = len(kinds)
             for number, text in kind:

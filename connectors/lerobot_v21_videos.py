@@ -21,7 +21,7 @@ from connectors.lerobot_videos import (
     picture_stats,
     stored_clips,
 )
-from datalake.episodes.export import ExportSettings
+from datalake.episodes.export import ExportProgress, ExportSettings
 from datalake.errors import InputError
 from datalake.video import cut, probe
 
@@ -34,6 +34,7 @@ def write_camera(
     destination: Destination,
     settings: ExportSettings,
     counts: Counter[str],
+    progress: ExportProgress | None = None,
 ) -> CameraFiles:
     """Write the files of one camera. Holds one stored file and one clip of it.
 
@@ -42,7 +43,7 @@ def write_camera(
     """
     written = CameraFiles.of(len(chosen.rows))
     unknown = unknown_pictures(chosen, camera)
-    for stored in stored_clips(chosen, camera):
+    for stored in stored_clips(chosen, camera, progress):
         written.stats |= picture_stats(chosen, camera, stored, unknown)
         for episode in stored.episodes:
             if settings.transcode is not None:

@@ -58,7 +58,7 @@ class LeRobotV21Writer:
         counts: Counter[str] = Counter()
         with Destination(destination, marker=INFO_PATH, overwrite=settings.overwrite) as written:
             cameras = {
-                camera: write_camera(chosen, camera, written, settings, counts)
+                camera: write_camera(chosen, camera, written, settings, counts, progress)
                 for camera in chosen.spans
             }
             _write_episodes(chosen, cameras, written, progress)

@@ -25,7 +25,7 @@ from connectors.lerobot_videos import (
     picture_stats,
     stored_clips,
 )
-from datalake.episodes.export import ExportSettings
+from datalake.episodes.export import ExportProgress, ExportSettings
 from datalake.errors import InputError
 from datalake.video import Parameters, concat, parameters, probe
 
@@ -40,6 +40,7 @@ def write_camera(
     destination: Destination,
     settings: ExportSettings,
     counts: Counter[str],
+    progress: ExportProgress | None = None,
 ) -> CameraFiles:
     """Write the files of one camera. Holds one of them.
 
@@ -49,7 +50,7 @@ def write_camera(
     written = CameraFiles.of(len(chosen.rows))
     unknown = unknown_pictures(chosen, camera)
     joiner = _Joiner(chosen, camera, destination, written, counts)
-    for clip, may_join in _clips(chosen, camera, settings, counts):
+    for clip, may_join in _clips(chosen, camera, settings, counts, progress):
         written.stats |= picture_stats(chosen, camera, clip, unknown)
         if may_join and settings.join_videos:
             joiner.add(clip)
@@ -60,10 +61,14 @@ def write_camera(
 
 
 def _clips(
-    chosen: Chosen, camera: str, settings: ExportSettings, counts: Counter[str]
+    chosen: Chosen,
+    camera: str,
+    settings: ExportSettings,
+    counts: Counter[str],
+    progress: ExportProgress | None,
 ) -> Iterator[tuple[Clip, bool]]:
     """What goes into the camera's files, in order, and whether it may be joined with others."""
-    for clip in stored_clips(chosen, camera):
+    for clip in stored_clips(chosen, camera, progress):
         if settings.transcode is None:
             num_used = int(chosen.lengths[list(clip.episodes)].sum())
             yield clip, len(clip.episodes) == 1 and 2 * num_used >= clip.info.num_frames
@@ -118,7 +123,7 @@ class _Joiner:
         with self._next_file() as file:
             file.write(clip.data)
         self._written.note(clip, clip.info, from_s)
-        self._counts["copied"] += 1
+        self._count("copied", 1)
 
     def _write_joined(self, clips: list[Clip]) -> None:
         """Write clips as one file; each on its own if LeRobot could not read them so."""
@@ -142,7 +147,12 @@ class _Joiner:
                 shutil.copyfileobj(joined, file)
         for clip, from_s in zip(clips, begins, strict=True):
             self._written.note(clip, info, from_s)
-        self._counts["joined"] += len(clips)
+        self._count("joined", len(clips))
+
+    def _count(self, how: str, number: int) -> None:
+        # What was encoded is no stored file any more.
+        if not self._counts["encoded"]:
+            self._counts[how] += number
 
     def _next_file(self) -> IO[bytes]:
         indices = chunk_and_file(self._written.num_files)

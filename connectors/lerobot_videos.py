@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from connectors.lerobot_chosen import Chosen, Spans
 from datalake.episodes import EpisodeSet
+from datalake.episodes.export import ExportProgress
 from datalake.episodes.statistics import FeatureStats, sampled_frames, summarise_pictures
 from datalake.errors import InputError, NotFoundError
 from datalake.video import Pictures, VideoInfo, VideoReader, encode, probe, transcode
@@ -234,7 +235,7 @@ def _in_files(spans: Spans) -> list[list[int]]:
     return [part.tolist() for part in np.split(order, np.cumsum(counts)[:-1])]
 
 
-def stored_clips(chosen: Chosen, camera: str) -> Iterator[Clip]:
+def stored_clips(chosen: Chosen, camera: str, progress: ExportProgress | None) -> Iterator[Clip]:
     """The stored files of a camera, in the order in which episodes need them, one at a time.
 
     Raises:
@@ -244,6 +245,9 @@ def stored_clips(chosen: Chosen, camera: str) -> Iterator[Clip]:
     spans = chosen.spans[camera]
     stored = _StoredVideos(chosen.source, spans)
     for file, episodes in enumerate(_in_files(spans)):
+        if progress is not None:
+            note = f"{camera}: video file {file + 1:,} of {len(spans.video_ids):,}"
+            progress.update(0, total=len(chosen.rows), note=note)
         data, info = stored.load(file)
         firsts = (
             _first_frame(chosen, episode, info, spans.from_s[episode]) for episode in episodes
