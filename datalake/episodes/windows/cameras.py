@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from datalake.episodes.episode_set import EpisodeSet
 from datalake.errors import InputError
+from datalake.recording import Feature
 from datalake.video import Pictures, VideoInfo, VideoReader
 
 __all__ = ["Cameras"]
@@ -34,7 +35,7 @@ class Cameras:
     def __init__(
         self,
         episodes: EpisodeSet,
-        names: Sequence[str],
+        features: Sequence[Feature],
         *,
         tolerance_s: float,
         size: tuple[int, int] | None,
@@ -46,7 +47,8 @@ class Cameras:
         self._size = size
         self._num_threads = num_threads
         self._readers = _Readers(episodes, size, cache_bytes)
-        self._spans = _spans(episodes, names)
+        self._spans = _spans(episodes, [feature.name for feature in features])
+        self._declared = {feature.name: feature.shape for feature in features}
 
     def pictures(
         self,
@@ -113,7 +115,9 @@ class Cameras:
             )
         if len(parts) == 1:
             return parts[0][1]
-        shape = shapes.pop() if shapes else (*(self._size or (0, 0))[::-1], 3)
+        shape = shapes.pop() if shapes else self._declared[name]
+        if self._size is not None:
+            shape = (*self._size[::-1], 3)
         pictures = np.empty((num_pictures, *shape), np.uint8)
         for places, part in parts:
             pictures[places] = part

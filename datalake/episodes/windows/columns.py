@@ -54,7 +54,8 @@ def as_pictures(
             fix="Give a size to which all are resized",
         )
     if not pictures:
-        return np.empty((0, *feature.shape), np.uint8)
+        height_width = feature.shape[:2] if size is None else size[::-1]
+        return np.empty((0, *height_width, *feature.shape[2:]), np.uint8)
     return np.stack(pictures)
 
 

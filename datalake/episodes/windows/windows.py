@@ -77,7 +77,7 @@ class Windows:
         self._offsets = offsets_in_frames(fps, delta_timestamps, delta_indices, tolerance_s)
         self._cameras = Cameras(
             episodes,
-            [feature.name for feature in self.features if feature.dtype == "video"],
+            [feature for feature in self.features if feature.dtype == "video"],
             tolerance_s=tolerance_s,
             size=size,
             cache_bytes=cache_bytes,
