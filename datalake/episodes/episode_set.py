@@ -24,7 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datalake.episodes.schema import EPISODES, FRAME_KEYS, VIDEOS, frames_schema
-from datalake.errors import ExistsError, InputError, NotFoundError, StoreError, nearest
+from datalake.errors import (
+    ConflictError,
+    ExistsError,
+    InputError,
+    NotFoundError,
+    StoreError,
+    nearest,
+)
 from datalake.lake import Lake, Lineage
 from datalake.recording import Feature
 from datalake.tables import Batches, Piece, RowIndices, Table, VersionInfo
@@ -176,13 +183,21 @@ class EpisodeSet:
         return _opened(self.name, self.episodes.at(version), self.frames, self.videos)
 
     def to_write(self) -> EpisodeSet:
-        """The latest version, with what a writer that died left behind undone.
+        """This version with what a writer that died left behind undone: where a writer begins.
 
         Raises:
-            ConflictError: another writer is at it.
+            ConflictError: the set is not at this version any more, or another writer is at it.
         """
-        latest = self.at()
-        return replace(latest, frames=_undone(latest.frames), videos=_undone(latest.videos))
+        latest = self.episodes.at().version
+        if latest != self.version:
+            raise ConflictError(
+                f"The episode set {self.name} has changed since it was opened; nothing was written",
+                where=self.episodes.uri,
+                expected=f"version {self.version}",
+                found=f"version {latest}",
+                fix="Open the set again and repeat the operation",
+            )
+        return replace(self, frames=_undone(self.frames), videos=_undone(self.videos))
 
     def publish(
         self,
@@ -376,15 +391,14 @@ def create_episodes(
             fix="Choose another name, or remove it with: datalake rm " + name,
         )
     _check_features(features, name)
-    # Episodes come last: until they are there, there is no set.
-    videos, frames, episodes = (
+    videos, frames = (
         _made(lake, f"{name}.{part}", schema, format, lineage)
-        for part, schema in (
-            (_VIDEOS, VIDEOS),
-            (_FRAMES, frames_schema(features)),
-            (_EPISODES, EPISODES),
-        )
+        for part, schema in ((_VIDEOS, VIDEOS), (_FRAMES, frames_schema(features)))
     )
+    # Episodes come last: until they are there, there is no set. Their first version names the
+    # others already, so that there is no moment at which the set cannot be opened.
+    properties = _properties(frames, videos, features)
+    episodes = _made(lake, f"{name}.{_EPISODES}", EPISODES, format, lineage, properties)
     return EpisodeSet(name, episodes, frames, videos, tuple(features)).publish([], lineage=lineage)
 
 
@@ -400,11 +414,18 @@ def _check_features(features: Sequence[Feature], where: str) -> None:
             )
 
 
-def _made(lake: Lake, name: str, schema: pa.Schema, kept_as: str, lineage: Lineage) -> Table:
+def _made(
+    lake: Lake,
+    name: str,
+    schema: pa.Schema,
+    kept_as: str,
+    lineage: Lineage,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
     """The table, created; an empty one that a dying writer left behind is dropped first."""
     if name in lake and lake[name].count_rows() == 0:
         lake.drop(name)
-    return lake.create(name, schema, format=kept_as, lineage=lineage)
+    return lake.create(name, schema, format=kept_as, lineage=lineage, properties=properties)
 
 
 def _properties(frames: Table, videos: Table, features: Sequence[Feature]) -> Mapping[str, str]:

@@ -9,9 +9,10 @@ The rule is ours, and has no unit in it: it reads the same in radians, degrees a
 3. The noise of an element is told from its third differences, which motion hardly has: their
    median magnitude over that of unit noise. An element whose range in the episode is below 12
    times its noise never moves.
-4. The head lasts until an element leaves the place where the episode began by more than
-   2 % of its own range (or 5 times its noise, if that is more); from there on the robot moves,
-   however slowly. The tail is the same read backwards, from where the episode ends.
+4. The robot has left the place where the episode began once an element is further from it than
+   2 % of its own range (or 5 times its noise, if that is more). The motion began at the last frame
+   before that at which every element was still there, within its noise; the frames before this
+   one are the head. The tail is the same read backwards, from where the episode ends.
 
 An episode in which nothing moves is a head from end to end.
 """
@@ -65,9 +66,10 @@ def idle_frames(frames: pa.Table, features: Sequence[Feature]) -> tuple[int, int
     if not moving.any():
         return frames.num_rows, 0
     smooth = smooth[:, moving]
-    allowed = np.maximum(_TOLERANCE * extent, _NOISES_ALLOWED * noise)[moving]
-    head = _still(smooth, allowed)
-    return head, min(_still(smooth[::-1], allowed), frames.num_rows - head)
+    near = (_NOISES_ALLOWED * noise)[moving]
+    far = np.maximum(_TOLERANCE * extent[moving], near)
+    head = _still(smooth, near, far)
+    return head, min(_still(smooth[::-1], near, far), frames.num_rows - head)
 
 
 def _told_by(frames: pa.Table, features: Sequence[Feature]) -> Iterator[str]:
@@ -130,7 +132,11 @@ def _median(*candidates: _Numbers) -> _Numbers:
     return np.asarray(np.median(np.stack(candidates), axis=0), np.float64)
 
 
-def _still(values: _Numbers, allowed: _Numbers) -> int:
-    """How many frames pass before an element is further than allowed from where it began."""
-    away = (np.abs(values - values[0]) > allowed).any(axis=1)
-    return int(np.argmax(away)) if away.any() else len(values)
+def _still(values: _Numbers, near: _Numbers, far: _Numbers) -> int:
+    """How many frames pass before the one from which the robot leaves the first one's place."""
+    away = np.abs(values - values[0])
+    has_left = (away > far).any(axis=1)
+    if not has_left.any():
+        return len(values)
+    there = (away[: np.argmax(has_left)] <= near).all(axis=1)
+    return int(np.flatnonzero(there)[-1])
