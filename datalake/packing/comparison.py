@@ -1,4 +1,4 @@
-"""What packing is measured against: padding to the longest of a batch, and next fit."""
+"""What packing is measured against: simpler ways, and what no way can do better than."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Baselines", "LengthLaw", "next_fit", "pad_to_batch_max"]
+__all__ = ["Baselines", "LengthLaw", "fewest_bins", "next_fit", "pad_to_batch_max"]
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,26 @@ class LengthLaw:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The utilisation that simpler ways reach on the same lengths in the same order."""
+    """The utilisation that other ways reach on the same lengths in the same order."""
 
     batch_size: int
     pad_to_batch_max: float
     next_fit: float
+    bound: float
+    """What no packing can be above: lengths over half a sequence need one each, for example."""
 
     @classmethod
     def of(
         cls, lengths: npt.NDArray[np.integer], capacity: int, *, batch_size: int = 32
     ) -> Baselines:
         """Of lengths that are at most the capacity, (items,)."""
-        return cls(batch_size, pad_to_batch_max(lengths, batch_size), next_fit(lengths, capacity))
+        bins = fewest_bins(lengths, capacity)
+        return cls(
+            batch_size,
+            pad_to_batch_max(lengths, batch_size),
+            next_fit(lengths, capacity),
+            float(lengths.sum(dtype=np.int64) / (bins * capacity)) if bins else 0.0,
+        )
 
 
 def pad_to_batch_max(lengths: npt.NDArray[np.integer], batch_size: int) -> float:
@@ -80,3 +88,22 @@ def next_fit(lengths: npt.NDArray[np.integer], capacity: int) -> float:
         item = following[item]
         num_bins += 1
     return float(ends[-1] / (num_bins * capacity))
+
+
+def fewest_bins(lengths: npt.NDArray[np.integer], capacity: int) -> int:
+    """A number of bins that no packing can do with less than.
+
+    The bound L2 of Martello and Toth (Discrete Applied Mathematics 28, 1990): for each k up to half
+    a bin, items over `capacity - k` leave no room for items of k or more, other items over half a
+    bin need one each, and what of the items from k to half a bin does not go in there needs more.
+    """
+    sizes, counts = np.unique(lengths, return_counts=True)
+    numbers = np.concatenate([[0], np.cumsum(counts)])
+    sums = np.concatenate([[0], np.cumsum(sizes * counts)])
+    half = np.searchsorted(sizes, capacity // 2, side="right")
+    smallest = np.concatenate([np.arange(half), [half]])
+    ks = np.concatenate([sizes[:half], [0]])
+    over = np.searchsorted(sizes, capacity - ks, side="right")
+    room = (numbers[over] - numbers[half]) * capacity - (sums[over] - sums[half])
+    small = sums[half] - sums[smallest]
+    return int(numbers[-1] - numbers[half] + np.max(np.maximum(0, -((room - small) // capacity))))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from datalake.errors import InputError
-from datalake.packing.best_fit import OpenBins
+from datalake.packing.best_fit import best_fit
 from datalake.packing.bins import Bins
 from datalake.packing.first_fit import first_fit
 from datalake.packing.overlong import Overlong, Pieces, fit
@@ -34,14 +35,16 @@ class Packer:
 
     Items are taken in windows, in the order in which they come. `best_fit_decreasing` places the
     longest of a window first, each where it leaves least room. `first_fit_shuffle` places them in a
-    shuffled order, each into the oldest bin with room. At a window's end the `carry` open bins with
-    most room stay open and the others are closed. The bins that a window closes come in a shuffled
-    order, as best fit would else give long items first; the pieces in a bin are in the order of
-    the items.
+    shuffled order, each into the oldest bin with room. At a window's end the `carry` bins with most
+    room stay open and the others are closed; what lies in open bins is placed once more, together
+    with the next window, which fills bins better than adding to them. The bins that a window closes
+    come in a shuffled order, as best fit would else give long items first; the pieces in a bin are
+    in the order of the items.
 
     The result depends on the lengths, their order and the parameters, never on how the lengths are
-    cut into calls of `feed`. Memory: some 100 bytes an item of a window and of the carried bins,
-    and a bit for each unit of the capacity. One thread at a time.
+    cut into calls of `feed`. Memory: some 100 bytes an item of a window and of the carried bins
+    (which hold a window of items at most), and a bit for each unit of the capacity. One thread at
+    a time.
 
     Args:
         capacity: of a bin, 1 to 2**31 - 1.
@@ -89,9 +92,7 @@ class Packer:
         self._num_given_out = 0
         self._waiting: list[Pieces] = []
         self._num_waiting = 0
-        self._open = _Contents.none()
-        fit([], capacity, overlong)  # Refuses what `overlong` may not be.
-        self._remainders: list[int] = []
+        self._carried = fit([], capacity, overlong)
 
     def feed(self, lengths: npt.ArrayLike) -> Bins:
         """Take more items and return the bins that are closed by them.
@@ -105,13 +106,13 @@ class Packer:
         self._num_waiting += len(pieces.items)
         closed = [Bins.empty(self._capacity)]
         if self._window is not None and self._num_waiting >= self._window:
-            waiting = self._all_waiting()
+            waiting = _joined(self._waiting)
             whole = self._num_waiting - self._num_waiting % self._window
             closed += (
-                self._pack(_slice(waiting, start, start + self._window))
+                self._pack(_chosen(waiting, slice(start, start + self._window)))
                 for start in range(0, whole, self._window)
             )
-            self._waiting = [_slice(waiting, whole, self._num_waiting)]
+            self._waiting = [_chosen(waiting, slice(whole, None))]
             self._num_waiting -= whole
         bins = Bins.concatenate(closed)
         self._num_given_out += len(bins)
@@ -119,78 +120,66 @@ class Packer:
 
     def finish(self) -> Bins:
         """The last bins. The packer is then as new, with item numbers from 0."""
-        last = self._pack(self._all_waiting() if self._waiting else None, last=True)
+        last = self._pack(_joined(self._waiting) if self._waiting else None, last=True)
         missing = -(self._num_given_out + len(last)) % self._num_ranks
         last = rounded(last, missing)
         self._num_items = self._num_windows = self._num_given_out = self._num_waiting = 0
         self._waiting = []
         return last
 
-    def _all_waiting(self) -> Pieces:
-        none = np.empty(0, np.int64)
-        return Pieces(
-            np.concatenate([pieces.items for pieces in self._waiting]),
-            np.concatenate([pieces.starts for pieces in self._waiting]),
-            np.concatenate([pieces.lengths for pieces in self._waiting]),
-            none,
-            none,
-        )
-
-    def _pack(self, pieces: Pieces | None, *, last: bool = False) -> Bins:
-        """Place a window; return the bins that close with it."""
+    def _pack(self, window: Pieces | None, *, last: bool = False) -> Bins:
+        """Place a window and what was carried over; return the bins that close with it."""
         rng = np.random.default_rng([self._seed, self._num_windows])
         self._num_windows += 1
-        contents = self._open
-        num_bins = len(self._remainders)
-        carry = 0 if last else self._carry
-        kept = np.empty(0, np.int64)
-        if pieces is not None and len(pieces.items):
-            if self._method == "best_fit_decreasing":
-                bins, num_bins, kept = self._best_fit(pieces.lengths, carry)
-            else:
-                bins, num_bins, kept = self._first_fit(pieces.lengths, carry, rng)
-            contents = contents.joined(pieces, bins)
-        if last:
-            self._remainders = []
-        # Bins that stay open get the numbers from 0, those that close a shuffled place.
-        place = np.full(num_bins, -1)
-        place[kept] = np.arange(len(kept))
-        is_open = place >= 0
-        place[~is_open] = rng.permutation(num_bins - len(kept))
-        stays = is_open[contents.bins]
-        self._open = contents.chosen(stays, place)
-        return contents.chosen(~stays, place).as_bins(self._capacity, num_bins - len(kept))
-
-    def _best_fit(
-        self, lengths: npt.NDArray[np.int32], carry: int
-    ) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.int64]]:
-        """The bin of each item, the number of bins, and those that stay open."""
-        room = self._capacity - lengths
-        # NumPy sorts 16 bits by radix.
-        order = np.argsort(
-            room.astype(np.uint16) if self._capacity < 2**16 else room, kind="stable"
+        pieces = _joined([self._carried, *([window] if window is not None else [])])
+        place = _best_fit if self._method == "best_fit_decreasing" else _first_fit
+        bins, num_bins = place(pieces.lengths, self._capacity, rng)
+        stays = np.zeros(num_bins, np.bool_)
+        if not last:
+            stays[self._emptiest(pieces.lengths, bins, num_bins)] = True
+        self._carried = _chosen(pieces, stays[bins])
+        closed = np.flatnonzero(~stays)
+        number = np.empty(num_bins, np.int64)
+        number[closed] = rng.permutation(len(closed))
+        given_out = ~stays[bins]
+        return _as_bins(
+            _chosen(pieces, given_out), number[bins[given_out]], len(closed), self._capacity
         )
-        descending = lengths[order]
-        begins = np.flatnonzero(np.diff(descending, prepend=-1))
-        counts = np.diff(begins, append=len(descending))
-        open_bins = OpenBins(self._capacity, self._remainders)
-        bins = np.empty(len(lengths), np.int64)
-        bins[order] = open_bins.place(descending[begins], counts)
-        kept, self._remainders = open_bins.emptiest(carry)
-        return bins, open_bins.num_bins, kept
 
-    def _first_fit(
-        self, lengths: npt.NDArray[np.int32], carry: int, rng: np.random.Generator
-    ) -> tuple[npt.NDArray[np.int64], int, npt.NDArray[np.int64]]:
-        order = rng.permutation(len(lengths))
-        bins = np.empty(len(lengths), np.int64)
-        bins[order], remainders = first_fit(lengths[order], self._capacity, self._remainders)
-        rooms = np.array(remainders)
-        emptiest = np.argsort(-rooms, kind="stable")[:carry]
-        # The oldest bins stay the first.
-        kept = np.sort(emptiest[rooms[emptiest] > 0])
-        self._remainders = rooms[kept].tolist()
-        return bins, len(rooms), kept
+    def _emptiest(
+        self, lengths: npt.NDArray[np.int32], bins: npt.NDArray[np.int64], num_bins: int
+    ) -> npt.NDArray[np.int64]:
+        """At most `carry` bins with most room, of at most a window of pieces together."""
+        fills = np.bincount(bins, weights=lengths, minlength=num_bins)
+        emptiest = np.argsort(fills, kind="stable")[: self._carry]
+        emptiest = emptiest[fills[emptiest] < self._capacity]
+        sizes = np.bincount(bins, minlength=num_bins)[emptiest]
+        return emptiest[np.cumsum(sizes) <= (self._window or 0)]
+
+
+def _best_fit(
+    lengths: npt.NDArray[np.int32], capacity: int, _: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], int]:
+    """The bin of each piece, longest first into the fullest bin with room; the number of bins."""
+    room = capacity - lengths
+    # NumPy sorts 16 bits by radix.
+    order = np.argsort(room.astype(np.uint16) if capacity < 2**16 else room, kind="stable")
+    descending = lengths[order]
+    begins = np.flatnonzero(np.diff(descending, prepend=-1))
+    counts = np.diff(begins, append=len(descending))
+    bins = np.empty(len(lengths), np.int64)
+    bins[order], num_bins = best_fit(descending[begins], counts, capacity)
+    return bins, num_bins
+
+
+def _first_fit(
+    lengths: npt.NDArray[np.int32], capacity: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], int]:
+    """The bin of each piece, in shuffled order into the first bin with room; the number of bins."""
+    order = rng.permutation(len(lengths))
+    bins = np.empty(len(lengths), np.int64)
+    bins[order], num_bins = first_fit(lengths[order], capacity)
+    return bins, num_bins
 
 
 def pack_lengths(
@@ -230,50 +219,30 @@ def pack_lengths(
     return Bins.concatenate([*map(packer.feed, slices), packer.finish()])
 
 
-@dataclass(frozen=True)
-class _Contents:
-    """Pieces and the bins they lie in, in the order of the pieces."""
-
-    items: npt.NDArray[np.int64]
-    starts: npt.NDArray[np.int32]
-    lengths: npt.NDArray[np.int32]
-    bins: npt.NDArray[np.int64]
-
-    @classmethod
-    def none(cls) -> _Contents:
-        return cls(
-            np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, int)
-        )
-
-    def joined(self, pieces: Pieces, bins: npt.NDArray[np.int64]) -> _Contents:
-        return _Contents(
-            np.concatenate([self.items, pieces.items]),
-            np.concatenate([self.starts, pieces.starts]),
-            np.concatenate([self.lengths, pieces.lengths]),
-            np.concatenate([self.bins, bins]),
-        )
-
-    def chosen(self, mask: npt.NDArray[np.bool_], place: npt.NDArray[np.int64]) -> _Contents:
-        """The pieces of the mask, in bins that are numbered anew."""
-        return _Contents(
-            self.items[mask], self.starts[mask], self.lengths[mask], place[self.bins[mask]]
-        )
-
-    def as_bins(self, capacity: int, num_bins: int) -> Bins:
-        order = np.argsort(self.bins, kind="stable")
-        offsets = np.zeros(num_bins + 1, np.int64)
-        np.cumsum(np.bincount(self.bins, minlength=num_bins), out=offsets[1:])
-        none = np.empty(0, np.int64)
-        items, starts, lengths = self.items[order], self.starts[order], self.lengths[order]
-        return Bins(capacity, items, starts, lengths, offsets, none, none)
+def _as_bins(pieces: Pieces, bins: npt.NDArray[np.int64], num_bins: int, capacity: int) -> Bins:
+    order = np.argsort(bins, kind="stable")
+    offsets = np.zeros(num_bins + 1, np.int64)
+    np.cumsum(np.bincount(bins, minlength=num_bins), out=offsets[1:])
+    sorted_ = _chosen(pieces, order)
+    none = np.empty(0, np.int64)
+    return Bins(capacity, sorted_.items, sorted_.starts, sorted_.lengths, offsets, none, none)
 
 
-def _slice(pieces: Pieces, start: int, stop: int) -> Pieces:
+def _chosen(pieces: Pieces, which: slice | npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Pieces:
     return replace(
         pieces,
-        items=pieces.items[start:stop],
-        starts=pieces.starts[start:stop],
-        lengths=pieces.lengths[start:stop],
+        items=pieces.items[which],
+        starts=pieces.starts[which],
+        lengths=pieces.lengths[which],
+    )
+
+
+def _joined(parts: Sequence[Pieces]) -> Pieces:
+    return replace(
+        parts[0],
+        items=np.concatenate([part.items for part in parts]),
+        starts=np.concatenate([part.starts for part in parts]),
+        lengths=np.concatenate([part.lengths for part in parts]),
     )
 
 
