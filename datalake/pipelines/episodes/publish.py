@@ -119,8 +119,8 @@ class EpisodePublisher:
     def add_episodes(self, unit: StagedEpisodes) -> None:
         """Take a staged unit; publish the group if it is large or old enough."""
         self._episodes.append(unit)
-        if self._is_due(self._episodes):
-            self._publish_episodes(self._in_order() or self._episodes)
+        if self._is_due(self._episodes) and (ready := self._in_order()):
+            self._publish_episodes(ready)
 
     def publish_episodes(self) -> None:
         """Publish the episodes that have been taken so far.
