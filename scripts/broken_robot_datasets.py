@@ -27,6 +27,9 @@ import pyarrow.parquet as pq
 from datalake.cli import console
 from datalake.detection import connector
 from datalake.episodes.check import check_corpus
+from datalake.errors import InputError
+from datalake.lake import Lake, open_lake
+from datalake.pipelines import ingest
 from datalake.quarantine import Reason
 from datalake.recording import EpisodeCorpus, Finding, Severity
 from datalake.uri import locate
@@ -606,6 +609,34 @@ def verdict(folder: Path, *, deep: bool = False) -> list[Finding]:
     return list(check_corpus(corpus, deep=deep))
 
 
+def due_at_ingest(kind: Kind, found: Sequence[Finding]) -> str:
+    """What an ingest must make of a dataset of which the check found this."""
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    if whole := [finding for finding in errors if finding.episode_id is None]:
+        return f"refused: {whole[0].reason}"
+    # An ingest decodes nothing.
+    if not errors or kind.deep:
+        return "all in"
+    return f"{len({finding.episode_id for finding in errors})} in quarantine"
+
+
+def at_ingest(lake: Lake, folder: Path) -> str:
+    """What an ingest makes of a dataset."""
+    try:
+        report = ingest(
+            lake,
+            folder,
+            folder.name.replace(".", "_"),
+            connector="lerobot",
+            executor="local",
+            max_bad_fraction=1.0,
+        )
+    except InputError as error:
+        # `… as it is [empty_metadata]`
+        return f"refused: {error.what.rpartition('[')[2].rstrip(']')}"
+    return f"{report.num_refused} in quarantine" if report.num_refused else "all in"
+
+
 def make(root: Path) -> list[Kind]:
     """Write the good datasets and a broken copy for every kind."""
     for version in (V21, V30):
@@ -618,46 +649,52 @@ def make(root: Path) -> list[Kind]:
 
 
 def main() -> int:
-    """Make the datasets, check each, and print what was said."""
+    """Make the datasets, check and ingest each, and print what was said."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that is not there yet")
     folder: Path = parser.parse_args().folder
     if folder.exists():
         parser.error(f"{folder} is there already: name a new folder")
     zoo = make(folder)
-    rows = []
-    num_wrong = 0
-    for version in (V21, V30):
-        found = verdict(folder / f"{version}-good", deep=True)
-        num_wrong += bool(found)
-        rows.append(_row(f"{version}-good", "nothing", found, found[0] if found else None))
-    for kind in zoo:
-        found = verdict(folder / kind.folder, deep=kind.deep)
-        named = next(
-            (f for f in found if (f.reason, f.severity) == (kind.due, kind.severity)), None
-        )
-        num_wrong += named is None
-        rows.append(_row(kind.folder, f"{kind.severity} {kind.due}", found, named))
+    lake = open_lake(folder / "lake", create=True)
+    rows = [_good_row(lake, folder / f"{version}-good") for version in (V21, V30)]
+    rows += [_row(lake, folder / kind.folder, kind) for kind in zoo]
     console.print_table(rows)
+    num_wrong = sum(row["verdict"] != "as due" for row in rows)
     print()
-    print(
-        f"{num_wrong} of {len(rows)} verdicts are not the ones that are due"
-        if num_wrong
-        else f"{len(zoo)} kinds, each with its reason"
-    )
+    if num_wrong:
+        print(f"{num_wrong} of {len(rows)} verdicts are not the ones that are due")
+    else:
+        print(f"{len(zoo)} kinds, each with its reason")
     print(f"See one again with: datalake check {folder / zoo[0].folder}")
     return 1 if num_wrong else 0
 
 
-def _row(name: str, due: str, found: Sequence[Finding], named: Finding | None) -> Row:
-    said = dict.fromkeys(f"{finding.severity} {finding.reason}" for finding in found)
+def _good_row(lake: Lake, folder: Path) -> Row:
+    found, came = verdict(folder, deep=True), at_ingest(lake, folder)
+    is_right = not found and came == "all in"
     return {
-        "dataset": name,
-        "due": due,
-        "found": "as due" if named and len(said) == 1 else ", ".join(said) or "nothing",
-        "episode": named and named.episode_id and named.episode_id[-6:],
-        "frame": named and named.frame_index,
-        "detail": named and named.detail,
+        "dataset": folder.name,
+        "due": "nothing",
+        "verdict": "as due" if is_right else "wrong",
+        "ingest": came,
+    }
+
+
+def _row(lake: Lake, folder: Path, kind: Kind) -> Row:
+    found, came = verdict(folder, deep=kind.deep), at_ingest(lake, folder)
+    due = [f for f in found if (f.reason, f.severity) == (kind.due, kind.severity)]
+    is_right = due and came == due_at_ingest(kind, found)
+    said = dict.fromkeys(f"{finding.severity} {finding.reason}" for finding in found)
+    first = due[0] if due else None
+    return {
+        "dataset": folder.name,
+        "due": f"{kind.severity} {kind.due}",
+        "verdict": "as due" if is_right else f"wrong: {', '.join(said) or 'nothing'}",
+        "ingest": came,
+        "episode": first and first.episode_id and first.episode_id[-6:],
+        "frame": first and first.frame_index,
+        "detail": first and first.detail,
     }
 
 
