@@ -48,6 +48,12 @@ class Spans:
     """Places in `video_ids`."""
     from_s: npt.NDArray[np.float64]
 
+    def by_file(self) -> list[list[int]]:
+        """The episodes in each of `video_ids`, ascending."""
+        order = np.argsort(self.files, kind="stable")
+        counts = np.bincount(self.files, minlength=len(self.video_ids))
+        return [part.tolist() for part in np.split(order, np.cumsum(counts)[:-1])]
+
 
 @dataclass(frozen=True)
 class Chosen:

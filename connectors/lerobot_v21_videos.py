@@ -12,11 +12,11 @@ from collections import Counter
 from connectors.destination import Destination
 from connectors.lerobot_chosen import Chosen
 from connectors.lerobot_layout import CHUNK_FILES, V21_VIDEO_PATH
+from connectors.lerobot_reader_rule import check_found
 from connectors.lerobot_stats import unknown_pictures
 from connectors.lerobot_videos import (
     CameraFiles,
     Clip,
-    check_found,
     encoded_clip,
     picture_stats,
     stored_clips,
@@ -74,7 +74,7 @@ def _alone(chosen: Chosen, episode: int, stored: Clip) -> tuple[Clip, str]:
         raise InputError(
             "An episode cannot be cut out of its video file without encoding it",
             where=chosen.id_of(episode),
-            found=error.found or error.what,
+            found="; ".join(filter(None, (error.what, error.found))),
             fix="Encode the videos anew with --transcode h264, or export as lerobot_v30, in which"
             " episodes share files",
         ) from error

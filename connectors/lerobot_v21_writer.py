@@ -29,6 +29,7 @@ from connectors.lerobot_layout import (
     V21_TASKS_PATH,
     V21_VIDEO_PATH,
 )
+from connectors.lerobot_reader_rule import check_stored
 from connectors.lerobot_stats import episode_stats
 from connectors.lerobot_v21_videos import write_camera
 from connectors.lerobot_videos import CameraFiles
@@ -55,6 +56,9 @@ class LeRobotV21Writer:
     ) -> ExportReport:
         """Write the episodes; see `datalake.episodes.export.Exporter`."""
         chosen = choose(episodes, rows, by_split=settings.by_split)
+        if settings.transcode is None:
+            for camera in chosen.spans:
+                check_stored(chosen, camera, at_keyframes=True)
         counts: Counter[str] = Counter()
         with Destination(destination, marker=INFO_PATH, overwrite=settings.overwrite) as written:
             cameras = {

@@ -16,11 +16,11 @@ from typing import IO, Final
 from connectors.destination import Destination
 from connectors.lerobot_chosen import Chosen
 from connectors.lerobot_layout import V30_VIDEO_PATH, VIDEO_FILE_MB, chunk_and_file
+from connectors.lerobot_reader_rule import check_found
 from connectors.lerobot_stats import unknown_pictures
 from connectors.lerobot_videos import (
     CameraFiles,
     Clip,
-    check_found,
     encoded_clip,
     picture_stats,
     stored_clips,

@@ -36,6 +36,7 @@ from connectors.lerobot_layout import (
     VIDEO_FILE_MB,
     chunk_and_file,
 )
+from connectors.lerobot_reader_rule import check_stored
 from connectors.lerobot_stats import FIGURES, SetStats, episode_stats, nested, stats_type
 from connectors.lerobot_tasks import tasks_parquet
 from connectors.lerobot_v30_videos import write_camera
@@ -69,6 +70,9 @@ class LeRobotV30Writer:
     ) -> ExportReport:
         """Write the episodes; see `datalake.episodes.export.Exporter`."""
         chosen = choose(episodes, rows, by_split=settings.by_split)
+        if settings.transcode is None:
+            for camera in chosen.spans:
+                check_stored(chosen, camera, at_keyframes=False)
         counts: Counter[str] = Counter()
         with Destination(destination, marker=INFO_PATH, overwrite=settings.overwrite) as written:
             cameras = {
