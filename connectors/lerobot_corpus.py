@@ -34,7 +34,7 @@ from datalake.recording import (
 )
 from datalake.uri import Location
 
-__all__ = ["Entry", "Layout", "LeRobotCorpus", "Rows", "fingerprint"]
+__all__ = ["Entry", "Layout", "LeRobotCorpus", "Rows", "fingerprint", "texts_of"]
 
 _MAGIC: Final = b"PAR1"
 
@@ -177,11 +177,12 @@ class LeRobotCorpus:
         if twice:
             detail = f"episodes {_some(twice)} are listed more than once"
             yield _about(Reason.METADATA_MISMATCH, detail, Severity.ERROR, "meta")
-        gaps = sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers))
-        if gaps:
+        last = max(numbers, default=-1)
+        if num_gaps := last + 1 - len(counted):
+            first = next(number for number in range(last) if number not in counted)
             detail = (
-                f"expected episodes 0 to {max(numbers)} without a gap, found none of {_some(gaps)};"
-                " LeRobot itself finds episodes by their place in the list"
+                f"expected episodes 0 to {last} without a gap, found {num_gaps:,} of them missing,"
+                f" the first of them {first}; LeRobot finds episodes by their place in the list"
             )
             yield _about(Reason.INDEX_GAP, detail, Severity.WARNING, "meta")
         if list(numbers) != sorted(numbers):
@@ -289,6 +290,8 @@ class LeRobotCorpus:
     def _tasks_of(self, frames: pa.Table, texts: Sequence[str]) -> dict[int, str]:
         if "task_index" not in frames.column_names:
             return dict(enumerate(texts[:1]))
+        if not pa.types.is_integer(frames["task_index"].type):
+            return {}
         numbers = frames["task_index"].unique().to_pylist()
         return {number: self._tasks[number] for number in numbers if number in self._tasks}
 
@@ -330,6 +333,9 @@ class _RowReader:
         file = self._opened(rows.path)
         if not isinstance(file, pq.ParquetFile):
             return file
+        twice = [name for name, count in Counter(file.schema_arrow.names).items() if count > 1]
+        if twice:
+            return Reason.SHAPE_CHANGED, f"{rows.path} has the column {twice[0]} more than once"
         try:
             if rows.index is None:
                 return file.read()
@@ -389,18 +395,26 @@ def _slice(file: pq.ParquetFile, rows: Rows) -> pa.Table:
 
 
 def _first_index(file: pq.ParquetFile) -> int | None:
-    names = file.schema_arrow.names
-    if "index" not in names or not file.metadata.num_rows:
+    schema = file.schema_arrow
+    if "index" not in schema.names or not file.metadata.num_rows:
+        return None
+    if not pa.types.is_integer(schema.field("index").type):
         return None
     statistics = file.metadata.row_group(0).column(_leaf(file, "index")).statistics
     if statistics is not None and statistics.has_min_max:
         return int(statistics.min)
-    return int(file.read_row_group(0, columns=["index"])["index"][0].as_py())
+    first = file.read_row_group(0, columns=["index"])["index"][0].as_py()
+    return None if first is None else int(first)
 
 
 def _leaf(file: pq.ParquetFile, name: str) -> int:
     group = file.metadata.row_group(0)
     return next(i for i in range(group.num_columns) if group.column(i).path_in_schema == name)
+
+
+def texts_of(found: object) -> tuple[str, ...]:
+    """The texts of a list; none where it is no list."""
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def fingerprint(*texts: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,6 +15,9 @@ __all__ = ["Info", "InfoError", "parse_info"]
 _MEDIA: Final = frozenset({"image", "video", "string"})
 # Text under another name, in newer releases.
 _ALIASES: Final = {"language": "string"}
+
+# Of one frame's value; lists of a fixed size count in 32 bits.
+_MOST_ELEMENTS: Final = 2**31 - 1
 
 _DEFAULT_PATHS: Final = {
     2: (
@@ -94,15 +98,15 @@ def parse_info(found: object) -> Info:
     return Info(
         version=version,
         fps=float(fps),
-        robot_type=found.get("robot_type") or None,
+        robot_type=str(found.get("robot_type") or "") or None,
         features=tuple(
             _feature(name, definition)
             for name, definition in definitions.items()
             if name not in BOOKKEEPING
         ),
-        data_path=found.get("data_path") or data_path,
-        video_path=found.get("video_path") or video_path,
-        chunks_size=found.get("chunks_size") or 1000,
+        data_path=_template(found, "data_path", data_path),
+        video_path=_template(found, "video_path", video_path),
+        chunks_size=_chunks_size(found.get("chunks_size")),
         total_episodes=_count(found, "total_episodes"),
         total_frames=_count(found, "total_frames"),
         total_tasks=_count(found, "total_tasks"),
@@ -115,6 +119,27 @@ def _count(found: Mapping[str, Any], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _template(found: Mapping[str, Any], key: str, default: str) -> str:
+    """A path with fields in braces, which leads to a place within the dataset."""
+    template = found.get(key) or default
+    fields = ("episode_chunk", "episode_index", "chunk_index", "file_index")
+    try:
+        path = template.format(video_key="camera", **dict.fromkeys(fields, 0))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise InfoError(f"expected {key}, such as {default!r}, found {template!r}") from None
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise InfoError(f"expected {key} within the dataset, found {template!r}")
+    return str(template)
+
+
+def _chunks_size(found: object) -> int:
+    if found is None:
+        return 1000
+    if not isinstance(found, int) or found < 1:
+        raise InfoError(f"expected chunks_size, a number of at least 1, found {found!r}")
+    return found
+
+
 def _feature(name: str, definition: object) -> Feature:
     if not isinstance(definition, dict):
         raise InfoError(f"expected the definition of the feature {name}, found {definition!r}")
@@ -123,7 +148,11 @@ def _feature(name: str, definition: object) -> Feature:
     if dtype not in NUMERIC_DTYPES and dtype not in _MEDIA:
         raise InfoError(f"the feature {name} has the dtype {definition.get('dtype')!r}")
     shape = definition.get("shape") or ()
-    if not all(isinstance(size, int) and size > 0 for size in shape):
+    if (
+        not isinstance(shape, list | tuple)
+        or not all(isinstance(size, int) and size > 0 for size in shape)
+        or math.prod(shape) > _MOST_ELEMENTS
+    ):
         raise InfoError(f"the feature {name} has the shape {definition.get('shape')!r}")
     rest = {key: value for key, value in definition.items() if key not in ("dtype", "shape")}
     return Feature(name, dtype, tuple(shape), _names(definition.get("names")), info=rest)

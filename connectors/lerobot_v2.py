@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from connectors.lerobot_corpus import Entry, Rows
+from connectors.lerobot_corpus import Entry, Rows, texts_of
 from connectors.lerobot_info import Info
 from connectors.lerobot_metadata import faulty, read_json_lines
 from connectors.tree import Tree
@@ -26,6 +26,9 @@ __all__ = ["LayoutV2"]
 _EPISODES: Final = "meta/episodes.jsonl"
 _STATS: Final = "meta/episodes_stats.jsonl"
 _TASKS: Final = "meta/tasks.jsonl"
+
+# Their numbers have six digits.
+_MOST_EPISODES: Final = 10**12
 
 _EPISODE_INDEX: Final = re.compile(rb'"episode_index"\s*:\s*(\d+)')
 
@@ -57,15 +60,15 @@ class LayoutV2:
         places = self._stats_places() if with_stats else {}
         for number, row in rows:
             index, length = row.get("episode_index"), row.get("length")
-            if not isinstance(index, int) or index < 0:
+            if not isinstance(index, int) or not 0 <= index < _MOST_EPISODES:
                 detail = f"line {number} has the episode_index {index!r}"
                 yield faulty((Reason.METADATA_MISMATCH, detail), _EPISODES)
                 continue
             place = {"episode_chunk": index // self.info.chunks_size, "episode_index": index}
             yield Entry(
                 index,
-                length if isinstance(length, int) else None,
-                tuple(map(str, row.get("tasks") or ())),
+                length if isinstance(length, int) and length >= 0 else None,
+                texts_of(row.get("tasks")),
                 Rows(self.info.data_path.format(**place), None, 0, None),
                 tuple(
                     (camera, self.info.video_path.format(video_key=camera, **place), 0.0, None)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from connectors.lerobot_corpus import Entry, Rows
+from connectors.lerobot_corpus import Entry, Rows, texts_of
 from connectors.lerobot_info import Info
 from connectors.lerobot_metadata import faulty, read_parquet
 from connectors.tree import Tree
@@ -54,6 +54,9 @@ class LayoutV3:
             found = ", ".join(table.column_names)
             problem = (Reason.NO_TASK, f"expected columns task_index and task, found {found}")
             return {}, [faulty(problem, _TASKS)]
+        if not pa.types.is_integer(table["task_index"].type):
+            problem = (Reason.NO_TASK, f"task_index holds {table['task_index'].type}")
+            return {}, [faulty(problem, _TASKS)]
         pairs = zip(table["task_index"].to_pylist(), table[text].to_pylist(), strict=True)
         return {index: str(task or "") for index, task in pairs if index is not None}, []
 
@@ -74,6 +77,10 @@ class LayoutV3:
             if missing:
                 detail = f"it lacks the columns {', '.join(missing)}"
                 yield faulty((Reason.EMPTY_METADATA, detail), path)
+                continue
+            if odd := [name for name in self._needed() if not _holds_numbers(table, name)]:
+                detail = f"the column {odd[0]} holds {table.schema.field(odd[0]).type}"
+                yield faulty((Reason.METADATA_MISMATCH, detail), path)
                 continue
             for number, row in enumerate(table.to_pylist()):
                 entry = self._entry(row, path, number, ends)
@@ -106,6 +113,15 @@ class LayoutV3:
         if empty:
             detail = f"row {number} has no {', '.join(empty)}"
             return faulty((Reason.METADATA_MISMATCH, detail), path)
+        if (
+            row["episode_index"] < 0
+            or not 0 <= row["dataset_from_index"] <= row["dataset_to_index"]
+        ):
+            detail = (
+                f"row {number} has episode_index {row['episode_index']} and the frames"
+                f" {row['dataset_from_index']} to {row['dataset_to_index']}"
+            )
+            return faulty((Reason.METADATA_MISMATCH, detail), path)
         data = self.info.data_path.format(
             chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]
         )
@@ -127,7 +143,7 @@ class LayoutV3:
         return Entry(
             row["episode_index"],
             row["length"],
-            tuple(map(str, row.get("tasks") or ())),
+            texts_of(row.get("tasks")),
             Rows(data, start, start - first, end - start),
             tuple(videos),
             json.dumps(row, sort_keys=True, default=str),
@@ -150,6 +166,13 @@ class LayoutV3:
             table = files[path]
             found.append({} if table is None else _nested(table.slice(number, 1).to_pylist()[0]))
         return found
+
+
+def _holds_numbers(table: pa.Table, name: str) -> bool:
+    kept_as = table.schema.field(name).type
+    return pa.types.is_integer(kept_as) or (
+        name.endswith("_timestamp") and pa.types.is_floating(kept_as)
+    )
 
 
 def _nested(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

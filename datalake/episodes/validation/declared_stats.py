@@ -28,8 +28,12 @@ def wrong_stats(data: EpisodeData, checks: Checks) -> Iterator[Finding]:
     passed over: LeRobot's come from a histogram, and no bound says how far off they may be.
     """
     for feature in data.features:
-        said = data.stats.get(feature.name)
+        said: Any = data.stats.get(feature.name)
         if not said or not feature.is_numeric:
+            continue
+        if not isinstance(said, Mapping):
+            detail = f"expected figures by name, found {type(said).__name__}"
+            yield warning(data, Reason.STATS_MISMATCH, detail, feature=feature.name)
             continue
         try:
             found = summarise(data.frames, [feature])
