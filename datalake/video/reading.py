@@ -13,7 +13,7 @@ from datalake.errors import InputError
 from datalake.quarantine import Reason
 from datalake.video.decoding import Decoder
 from datalake.video.info import BadVideo, VideoInfo
-from datalake.video.source import Source
+from datalake.video.source import Source, load_av
 
 __all__ = ["Pictures", "VideoReader"]
 
@@ -57,6 +57,7 @@ class VideoReader:
         self._decoder = Decoder(source, info, num_threads)
         self.info = self._decoder.info
         """What `probe` says of the video."""
+        self._converter = load_av().video.reformatter.VideoReformatter()
         self._is_resized = size is not None
         self.size = size or (self.info.width, self.info.height)
         """(width, height) of the pictures."""
@@ -153,6 +154,8 @@ class VideoReader:
                 Reason.UNSUPPORTED,
                 f"a frame of {frame.width}x{frame.height} in a video of {width}x{height}",
             )
-        plane = frame.reformat(width, height, "rgb24", interpolation="BILINEAR").planes[0]
+        # One converter for all frames: to set one up takes longer than it works on a frame.
+        rgb = self._converter.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
+        plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
         picture[:] = rows[:, : 3 * width].reshape(height, width, 3)
