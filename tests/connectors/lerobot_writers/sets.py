@@ -44,7 +44,8 @@ def odd_values(feature: Feature, length: int, seed: int) -> Any:
         values.flat[0] = limits.max
         return values
     values = rng.normal(size=shape).astype(dtype)
-    values.flat[0] = np.finfo(dtype).max / 4
+    values.flat[0] = np.finfo(dtype).smallest_subnormal
+    values.flat[-1] = 60_000
     if feature.name == "action" and length > 2:
         values[2] = np.nan
     return values
