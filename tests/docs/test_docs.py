@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.broken_robot_datasets import write_good
 from tests.speech import write_speech
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,7 @@ def commands(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     write_speech(tmp_path / "speech")
+    write_good(tmp_path / "arm", "v2.1")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "PYTHONWARNINGS": "ignore"}
     for command in commands(page):
