@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -39,7 +41,7 @@ def test_ids_follow_from_cu_seqlens(lengths: list[int], padding: int) -> None:
     bounds = cu_seqlens(lengths)
     assert bounds[-1] == sum(lengths) <= capacity
     segments, positions = segment_ids(lengths, capacity), position_ids(lengths, capacity)
-    for number, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True), start=1):
+    for number, (begin, end) in enumerate(pairwise(bounds), start=1):
         assert (segments[begin:end] == number).all()
         assert positions[begin:end].tolist() == list(range(end - begin))
     assert not segments[bounds[-1] :].any()

@@ -82,6 +82,12 @@ class PackSettings:
                     expected=f"at least {least}",
                     found=str(getattr(self, name)),
                 )
+        if self.budget >= 2**31:
+            raise InputError(
+                "The option budget is out of range",
+                expected="less than 2**31, as cu_seqlens are 32-bit",
+                found=str(self.budget),
+            )
         if self.parts == "windows" and self.overlong != "raise":
             raise InputError(
                 "A window is packed whole",

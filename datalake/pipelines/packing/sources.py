@@ -256,11 +256,11 @@ class _Cut:
         settings = self._settings
         length = settings.horizon if settings.parts == "windows" else int(lengths[number])
         needed = int(self._once[number] + self._each[number] * (1 if one else length))
-        what = "A window" if settings.parts == "windows" else "An item"
+        what = "A window of " if settings.parts == "windows" else ""
         if one:
-            what = "One frame" if self._each[number] else "The text"
+            what = "One frame of " if self._each[number] else "The text of "
         raise InputError(
-            f"{what} of {self._ids[number].as_py()} is longer than a sequence",
+            f"{what}{self._ids[number].as_py()} is longer than a sequence",
             expected=f"at most {settings.budget:,} {settings.unit}",
             found=f"{needed:,} ({num:,} such items)",
             fix="Raise --budget, lower a --cost"

@@ -1,0 +1,408 @@
+"""Packed tables: frames come out as they went in, one version a run, the same on Ray and here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from datalake.episodes import EpisodeSet
+from datalake.errors import ConflictError, ExistsError, InputError, LakeError, NotFoundError
+from datalake.lake import Lake, Lineage, open_lake
+from datalake.packing import Modality, TokenCosts, unpack
+from datalake.pipelines.executors import LocalExecutor
+from datalake.pipelines.packing import PackReport, PackSettings, pack
+from datalake.recording import column_of
+from datalake.schema import UTTERANCES
+from tests.robots import LENGTHS, WRIST, write_robots
+
+FEATURES = ("observation.state", "action", "next.done", "note", WRIST)
+CHEAP = TokenCosts(image=3)  # a frame of the test's sets costs 2 * 3 + 1 + 1
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return open_lake(tmp_path / "lake")
+
+
+def packed(lake: Lake, *sources: str, into: str = "packed", **options: Any) -> PackReport:
+    settings = PackSettings(**{"budget": 30, "unit": "frames", **options})
+    return pack(lake, sources, settings, into=into, executor="local")
+
+
+def rows_of(lake: Lake, name: str = "packed") -> pa.Table:
+    return lake[name].scan().read_all()
+
+
+def assert_unpacks_to(sequences: pa.Table, *sets: EpisodeSet, features: Sequence[str]) -> None:
+    """Each frame of the sets lies in the sequences once, with its values to the bit."""
+    found = unpack(sequences).sort_by(
+        [("source", "ascending"), ("item_id", "ascending"), ("frame_index", "ascending")]
+    )
+    columns = ["episode_id", "frame_index", *map(column_of, features)]
+    wanted = pa.concat_tables(
+        each.frames.scan(columns).read_all().add_column(0, "source", [[each.name] * total(each)])
+        for each in sets
+    )
+    wanted = wanted.rename_columns(["source", "item_id", "frame_index", *features])
+    assert found.column_names == wanted.column_names
+    for name in wanted.column_names:
+        assert found[name].combine_chunks() == wanted[name].combine_chunks(), name
+
+
+def total(episodes: EpisodeSet) -> int:
+    return int(episodes.index.lengths.sum())
+
+
+@pytest.mark.parametrize("kept_as", ["lance", "delta"])
+def test_frames_come_out_as_they_went_in(lake: Lake, kept_as: str) -> None:
+    g1 = write_robots(lake, format=kept_as)
+    report = packed(lake, "g1", columns=FEATURES)
+    table = lake["packed"]
+    assert table.format == kept_as
+    sequences = rows_of(lake)
+    assert_unpacks_to(sequences, g1, features=FEATURES)
+    assert (report.num_sequences, report.num_tokens) == (sequences.num_rows, sum(LENGTHS))
+    assert "modality_ids" not in sequences.schema.names
+    entry = lake.log("packed")[-1]
+    assert entry.operation == "pack"
+    assert entry.inputs == {"g1.episodes": g1.version, "g1.frames": g1.frames.version}
+    assert entry.config["budget"] == 30
+
+
+def test_rows_say_where_segments_are(lake: Lake) -> None:
+    g1 = write_robots(lake)
+    packed(lake, "g1", budget=32)
+    for row in rows_of(lake).to_pylist():
+        lengths = np.diff(row["cu_seqlens"])
+        assert row["num_tokens"] == row["cu_seqlens"][-1] <= 32
+        padding = [0] * (32 - row["num_tokens"])
+        assert (
+            row["segment_ids"]
+            == [n + 1 for n, length in enumerate(lengths) for _ in range(length)] + padding
+        )
+        assert row["position_ids"] == [p for length in lengths for p in range(length)] + padding
+        for segment, length in zip(row["segments"], lengths, strict=True):
+            number = g1.index.row_of(segment["item_id"])
+            assert segment == {
+                "source": "g1",
+                "item_id": segment["item_id"],
+                "row": g1.index.starts[number],
+                "start": 0,
+                "num_frames": g1.index.lengths[number],
+                "num_tokens": length,
+            }
+
+
+def test_tokens_are_counted_by_cost(lake: Lake) -> None:
+    write_robots(lake)
+    report = packed(lake, "g1", unit="tokens", budget=200, costs=CHEAP, columns=("action",))
+    # 8 tokens a frame, and a text of 13 or 15 characters.
+    assert report.num_tokens == 8 * sum(LENGTHS) + 4 * len(LENGTHS)
+    assert report.sources[0].modalities == {
+        "text": 20, "image": 6 * 63, "state": 63, "action": 63,
+    }  # fmt: skip
+    rows = rows_of(lake)
+    ids = np.concatenate(rows["modality_ids"].to_numpy())
+    assert np.bincount(ids, minlength=7).tolist() == [
+        200 * rows.num_rows - report.num_tokens, 20, 6 * 63, 0, 0, 63, 63,
+    ]  # fmt: skip
+    first = rows["modality_ids"][0].as_py()
+    frame = [Modality.IMAGE] * 6 + [Modality.STATE, Modality.ACTION]
+    assert first[: 4 + 16] == [Modality.TEXT] * 4 + frame * 2
+
+
+def test_overlong_episodes_are_split_between_frames(lake: Lake) -> None:
+    g1 = write_robots(lake)
+    with pytest.raises(InputError, match=r"robots/000000 is longer than a sequence.*100 \(5 such"):
+        packed(lake, "g1", unit="tokens", budget=50, costs=CHEAP)
+    packed(lake, "g1", unit="tokens", budget=50, costs=CHEAP, overlong="split", columns=FEATURES)
+    rows = rows_of(lake)
+    assert_unpacks_to(rows, g1, features=FEATURES)
+    # The text is given with each piece: (50 - 4) // 8 = 5 frames.
+    segments = [s for row in rows["segments"].to_pylist() for s in row]
+    assert {s["num_tokens"] - 8 * s["num_frames"] for s in segments} == {4}
+    assert max(s["num_frames"] for s in segments) == 5
+    assert all(s["start"] % 5 == 0 for s in segments)
+
+
+def test_overlong_episodes_lose_their_end_and_it_is_told(lake: Lake) -> None:
+    write_robots(lake)
+    report = packed(lake, "g1", budget=10, overlong="truncate")
+    assert (report.sources[0].num_cut, report.sources[0].num_lost) == (3, 2 + 10 + 5)
+    assert "3 cut short, 17 frames lost" in str(report)
+    with pytest.raises(InputError, match="One frame of robots/000000 is longer"):
+        packed(lake, "g1", unit="tokens", budget=11, costs=CHEAP, overlong="truncate")
+
+
+def test_windows_stay_in_their_episode(lake: Lake) -> None:
+    g1 = write_robots(lake)
+    report = packed(
+        lake, "g1", parts="windows", history=2, chunk=6, stride=3, budget=24, columns=("action",)
+    )
+    found = [
+        (s["item_id"], s["start"], s["num_frames"])
+        for row in rows_of(lake)["segments"].to_pylist()
+        for s in row
+    ]
+    wanted = [
+        (f"robots/{number:06d}", start, 8)
+        for number, length in enumerate(LENGTHS)
+        for start in range(0, length - 8 + 1, 3)
+    ]
+    assert sorted(found) == wanted
+    # Windows overlap, and each has all of its frames.
+    frames = unpack(rows_of(lake))
+    assert frames.num_rows == 8 * len(wanted)
+    index = g1.index
+    rows = [
+        index.starts[index.row_of(row["item_id"])] + row["frame_index"]
+        for row in frames.select(["item_id", "frame_index"]).to_pylist()
+    ]
+    assert (
+        frames["action"].combine_chunks()
+        == g1.frames.take(rows, ["action"])["action"].combine_chunks()
+    )
+    assert report.sources[0].num_left_out == 1  # the episode of 7 frames
+    assert "1 left out" in str(report)
+
+
+def test_a_window_costs_what_it_sees_and_does(lake: Lake) -> None:
+    write_robots(lake)
+    options: Any = {"unit": "tokens", "costs": CHEAP, "parts": "windows", "history": 1, "chunk": 4}
+    report = packed(lake, "g1", budget=100, **options)
+    assert report.lengths.least == report.lengths.most == 4 + 2 * (3 + 3 + 1) + 4
+    assert report.lengths.num_items == sum(length - 5 + 1 for length in LENGTHS)
+    with pytest.raises(InputError, match="A window of robots/000000 is longer"):
+        packed(lake, "g1", budget=21, **options)
+    with pytest.raises(InputError, match="A window is packed whole"):
+        packed(lake, "g1", budget=21, **options, overlong="split")
+
+
+def test_ray_makes_the_same_rows(lake: Lake) -> None:
+    from datalake.pipelines.ray_executor import RayExecutor
+
+    g1 = write_robots(lake, lengths=[5 + number % 17 for number in range(60)], video=False)
+    settings = PackSettings(budget=24, unit="frames", columns=FEATURES)
+    pack(lake, "g1", settings, into="here", executor="local")
+    seen: list[int] = []
+
+    class Progress:
+        def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
+            seen.append(done)
+
+    pack(
+        lake, "g1", settings, into="there", executor=RayExecutor(num_workers=2), progress=Progress()
+    )
+    assert rows_of(lake, "here") == rows_of(lake, "there")
+    assert_unpacks_to(rows_of(lake, "there"), g1, features=FEATURES)
+    assert seen[-1] == lake["there"].count_rows()
+    assert len(seen) > 1
+
+
+def test_sequences_are_a_multiple_of_the_ranks(lake: Lake) -> None:
+    write_robots(lake)
+    report = packed(lake, "g1", num_ranks=8)
+    rows = rows_of(lake)
+    assert rows.num_rows == report.num_sequences == 8
+    assert rows["sequence_index"].to_pylist() == list(range(8))
+    # Five episodes cannot fill eight sequences.
+    assert report.num_empty == 3
+    assert rows["cu_seqlens"].to_pylist()[-3:] == [[0]] * 3
+    assert rows["segments"].to_pylist()[-3:] == [[]] * 3
+    assert not any(rows["segment_ids"][7].as_py())
+
+
+def test_token_columns_may_be_left_out(lake: Lake) -> None:
+    write_robots(lake)
+    packed(lake, "g1", unit="tokens", budget=11_000, token_columns=False)
+    assert lake["packed"].schema.names == ["sequence_index", "num_tokens", "cu_seqlens", "segments"]
+
+
+# Several sources --------------------------------------------------------------------------------
+
+
+def write_speech(lake: Lake, num: int = 40) -> None:
+    lineage = Lineage("test")
+    columns: dict[str, list[Any]] = {name: [None] * num for name in UTTERANCES.names}
+    columns["utt_id"] = [f"u{number}" for number in range(num)]
+    columns["source"] = ["s"] * num
+    columns["duration_s"] = [0.5 + number % 5 for number in range(num)]
+    columns["audio"] = [b"sound"] * num
+    schema = UTTERANCES.append(pa.field("transcript", pa.string()))
+    columns["transcript"] = ["a text of twenty chr"] * num
+    lake.create("speech", schema, lineage=lineage).append(pa.table(columns, schema=schema))
+
+
+def test_robots_and_speech_in_one_sequence(lake: Lake) -> None:
+    write_robots(lake)
+    write_speech(lake)
+    report = packed(
+        lake, "g1", "speech", unit="tokens", budget=400, costs=TokenCosts(image=3, audio_s=10),
+        weights={"g1": 1, "speech": 3}, columns=("action",), method="first_fit_shuffle",
+    )  # fmt: skip
+    assert report.realised["speech"] == pytest.approx(0.75, abs=0.1)
+    assert report.largest_error <= 164
+    assert report.sources[1].modalities.keys() == {"text", "audio"}
+    rows = rows_of(lake)
+    kinds = {
+        frozenset(segment["source"] for segment in row) for row in rows["segments"].to_pylist()
+    }
+    assert frozenset({"g1", "speech"}) in kinds
+    speech = [
+        segment
+        for row in rows["segments"].to_pylist()
+        for segment in row
+        if segment["source"] == "speech"
+    ]
+    assert all(segment["num_frames"] == 0 for segment in speech)
+    assert speech[0]["num_tokens"] == 5 + 10 * (0.5 + int(speech[0]["item_id"][1:]) % 5)
+    # The frames that are there are those of the robots, in their places.
+    assert set(unpack(rows)["source"].to_pylist()) == {"g1"}
+    ids = np.concatenate(rows["modality_ids"].to_numpy())
+    assert (ids == Modality.AUDIO).sum() == report.sources[1].modalities["audio"]
+
+
+def test_weights_by_modality(lake: Lake) -> None:
+    write_robots(lake)
+    write_speech(lake)
+    report = packed(
+        lake, "g1", "speech", unit="tokens", budget=400, costs=TokenCosts(image=3, audio_s=10),
+        weights={"image": 1, "audio": 1}, weight_by="modality", exhausted="repeat",
+    )  # fmt: skip
+    # Utterances of half a second are text more than sound, and weigh nothing here.
+    assert report.realised["audio"] == pytest.approx(0.5, abs=0.1)
+    assert report.sources[0].num_packed > len(LENGTHS)
+
+
+def test_sets_with_other_features_are_costed_by_their_own(lake: Lake) -> None:
+    one = write_robots(lake, "one", image=False, video=False)
+    two = write_robots(lake, "two", source="b", image=False)
+    report = packed(lake, "one", "two", unit="tokens", budget=500, costs=CHEAP, columns=("note",))
+    assert report.sources[0].num_tokens == 2 * 63 + 20
+    assert report.sources[1].num_tokens == 5 * 63 + 20
+    assert_unpacks_to(rows_of(lake), one, two, features=("note",))
+
+
+# Names, versions, failures ----------------------------------------------------------------------
+
+
+def test_packing_again_is_a_new_version(lake: Lake) -> None:
+    write_robots(lake)
+    first = packed(lake, "g1", columns=("action",))
+    second = packed(lake, "g1", columns=("action",), seed=1)
+    assert first.version is not None
+    assert second.version is not None
+    assert second.version > first.version
+    assert lake["packed"].count_rows() == second.num_sequences
+    assert lake["packed"].at(first.version).count_rows() == first.num_sequences
+    with pytest.raises(ExistsError, match="has other columns"):
+        packed(lake, "g1", budget=40)
+
+
+def test_an_earlier_version_of_a_set_can_be_packed(lake: Lake) -> None:
+    g1 = write_robots(lake)
+    empty = min(info.version for info in g1.episodes.versions()) + 1
+    settings = PackSettings(budget=30, unit="frames")
+    report = pack(lake, "g1", settings, into="old", version=empty, executor="local")
+    assert (report.num_sequences, lake["old"].count_rows()) == (0, 0)
+
+
+def test_a_dry_run_writes_nothing(lake: Lake) -> None:
+    write_robots(lake)
+    before = lake.tables()
+    report = pack(lake, "g1", PackSettings(budget=30, unit="frames"))
+    assert report.num_sequences == 3
+    assert report.version is None
+    assert "nothing was written" in str(report)
+    assert lake.tables() == before
+
+
+@pytest.mark.parametrize("name", ["g1", "g1.frames", "g1.episodes"])
+def test_what_no_packing_made_is_not_overwritten(lake: Lake, name: str) -> None:
+    write_robots(lake)
+    with pytest.raises(ExistsError, match="is taken"):
+        packed(lake, "g1", into=name)
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "options"),
+    [
+        (NotFoundError, "There is no table 'g2'", {"sources": ["g2"]}),
+        (InputError, "each once", {"sources": ["g1", "g1"]}),
+        (InputError, "one or more", {"sources": []}),
+        (NotFoundError, "Did you mean action", {"columns": ("actoin",)}),
+        (NotFoundError, "a video", {"columns": ("observation.images.front",)}),
+        (InputError, "no camera 'front'", {"costs": TokenCosts(cameras={"front": 1})}),
+        (InputError, "names no source", {"weights": {"g2": 1.0}}),
+        (InputError, "nothing to pack", {"sources": ["g1.episodes"], "unit": "tokens"}),
+        (InputError, "has no frames", {"sources": ["g1.videos"]}),
+        (InputError, "budget is out of range", {"budget": 0}),
+        (InputError, "unit has an unknown value", {"unit": "bytes"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_packed_is_refused_before_anything_is_written(
+    lake: Lake, error: type[LakeError], match: str, options: dict[str, Any]
+) -> None:
+    write_robots(lake)
+    before = lake.tables()
+    with pytest.raises(error, match=match):
+        packed(lake, *options.pop("sources", ["g1"]), **options)
+    assert lake.tables() == before
+
+
+class Dying(LocalExecutor):
+    def run(self, job: Any, num_units: int) -> Any:
+        yield job.stage(0)
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_dies_leaves_no_table(lake: Lake) -> None:
+    write_robots(lake)
+    settings = PackSettings(budget=30, unit="frames")
+    with pytest.raises(KeyboardInterrupt):
+        pack(lake, "g1", settings, into="packed", executor=Dying())
+    assert "packed" not in lake
+    packed(lake, "g1")
+    before = rows_of(lake)
+    with pytest.raises(KeyboardInterrupt):
+        pack(lake, "g1", settings, into="packed", executor=Dying())
+    assert rows_of(lake) == before
+
+
+class Overtaken(LocalExecutor):
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+
+    def run(self, job: Any, num_units: int) -> Any:
+        packed(self.lake, "g1")
+        yield from super().run(job, num_units)
+
+
+def test_two_runs_at_once_do_not_mix(lake: Lake) -> None:
+    write_robots(lake)
+    packed(lake, "g1")
+    settings = PackSettings(budget=30, unit="frames", seed=9)
+    with pytest.raises(ConflictError):
+        pack(lake, "g1", settings, into="packed", executor=Overtaken(lake))
+    assert lake.log("packed")[-1].config["seed"] == 0
+
+
+def test_a_lake_in_memory() -> None:
+    lake = open_lake("memory://packing")
+    g1 = write_robots(lake)
+    packed(lake, "g1", columns=FEATURES)
+    assert_unpacks_to(rows_of(lake), g1, features=FEATURES)
+    with pytest.raises(InputError, match="cannot reach a lake in memory"):
+        pack(lake, "g1", PackSettings(budget=30, unit="frames"), into="more", executor="ray")
+
+
+def test_an_empty_set_packs_to_an_empty_table(lake: Lake) -> None:
+    write_robots(lake, lengths=[], video=False)
+    report = packed(lake, "g1", columns=("action",), num_ranks=4)
+    assert report.num_sequences == lake["packed"].count_rows() == 0
+    assert str(report)
