@@ -340,7 +340,7 @@ class _RowReader:
             if rows.index is None:
                 return file.read()
             return _slice(file, rows)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             return Reason.CORRUPT, f"its rows cannot be read: {' '.join(str(error).split())}"
 
     def _opened(self, path: str) -> pq.ParquetFile | tuple[Reason, str]:
@@ -356,7 +356,7 @@ class _RowReader:
             return _missing(path)
         try:
             return pq.ParquetFile(handle)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             handle.seek(0)
             head = handle.read(64)
             if not head:

@@ -125,6 +125,7 @@ def _template(found: Mapping[str, Any], key: str, default: str) -> str:
     fields = ("episode_chunk", "episode_index", "chunk_index", "file_index")
     try:
         path = template.format(video_key="camera", **dict.fromkeys(fields, 0))
+        path.encode()
     except (AttributeError, LookupError, TypeError, ValueError):
         raise InfoError(f"expected {key}, such as {default!r}, found {template!r}") from None
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:

@@ -48,13 +48,25 @@ def read_json(tree: Tree, path: str) -> Any | Problem:
     if isinstance(data, tuple):
         return data
     try:
-        return json.loads(data)
+        return _value_of(data)
     except ValueError as error:
         return Reason.EMPTY_METADATA, f"it is no JSON: {error}"
 
 
 Line: TypeAlias = tuple[int, dict[str, Any]]
 """The number of a line, from 1, and its JSON object."""
+
+
+def _value_of(text: bytes) -> Any:
+    """The JSON value of a text.
+
+    Raises:
+        ValueError: it is none, or has strings that are no Unicode (half of a pair of surrogates).
+    """
+    value = json.loads(text)
+    if b"\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def read_json_lines(tree: Tree, path: str) -> tuple[list[Line], list[Finding]]:
@@ -68,7 +80,7 @@ def read_json_lines(tree: Tree, path: str) -> tuple[list[Line], list[Finding]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = _value_of(line)
         except ValueError as error:
             row = error
         if isinstance(row, dict):
@@ -95,6 +107,6 @@ def read_parquet(tree: Tree, path: str, *, leave_out: str = "") -> pa.Table | Pr
         names = file.schema_arrow.names
         kept = [name for name in names if not leave_out or not name.startswith(leave_out)]
         return file.read(columns=kept)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         said = " ".join(str(error).split())
         return Reason.EMPTY_METADATA, f"it is no Parquet file with a footer: {said}"

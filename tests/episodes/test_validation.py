@@ -344,6 +344,8 @@ def test_tasks_without_text() -> None:
     assert "empty text" in only(replace(episode(), tasks={0: " \n"})).detail
     assert said(only(replace(episode(task_index=None), tasks={})))[:2] == ("warning", "no_task")
     assert found(replace(episode(task_index=None), tasks={0: "push"})) == []
+    words = episode(task_index=["zero"] * LENGTH)
+    assert said(only(words)) == ("error", "shape_changed", None, "task_index")
 
 
 def declared(data: EpisodeData, **changes: Any) -> EpisodeData:
@@ -375,6 +377,11 @@ def test_declared_statistics(changes: dict[str, Any], words: str | None) -> None
         finding = only(data)
         assert said(finding) == ("warning", "stats_mismatch", None, "action")
         assert words in finding.detail
+
+
+def test_statistics_that_are_none() -> None:
+    data = replace(episode(), stats={"action": 3.0})  # type: ignore[dict-item]
+    assert only(data).detail == "expected figures by name, found float"
 
 
 def test_statistics_that_float32_made_are_right() -> None:

@@ -16,7 +16,7 @@ metadata_mismatch      error     episode_index is not the episode's: the rows ma
 bad_timestamps         error     there is none, or it is no number; goes back; is off
                                  frame_index / fps by more than the tolerance
 shape_changed          error     a declared feature is absent, of another shape or another type;
-                                 a video's pictures are of another size
+                                 task_index is no integer; a video's pictures are of another size
 metadata_mismatch      warning   a column that no feature declares; it is left out
 non_finite             error     NaN, infinite or null in `action…` or `observation…`: one such
                                  value makes the loss NaN

@@ -40,8 +40,8 @@ def wrong_stats(data: EpisodeData, checks: Checks) -> Iterator[Finding]:
         except InputError:
             # Named by another rule.
             continue
-        if found and (detail := _difference(feature, said, found[0], checks)):
-            yield warning(data, Reason.STATS_MISMATCH, detail, feature=feature.name)
+        if found and (difference := _difference(feature, said, found[0], checks)):
+            yield warning(data, Reason.STATS_MISMATCH, difference, feature=feature.name)
 
 
 def _difference(

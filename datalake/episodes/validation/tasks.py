@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
-from datalake.episodes.validation.faults import first_of, warning
+from datalake.episodes.validation.faults import error, first_of, warning
 from datalake.quarantine import Reason
 from datalake.recording import EpisodeData, Finding
 
@@ -20,7 +21,12 @@ def missing_texts(data: EpisodeData) -> Iterator[Finding]:
         if not texts:
             yield warning(data, Reason.NO_TASK, "expected a task, found none")
         return
-    numbers = data.frames["task_index"].to_pylist()
+    column = data.frames["task_index"]
+    if not pa.types.is_integer(column.type):
+        detail = f"expected integers, found {column.type}"
+        yield error(data, Reason.SHAPE_CHANGED, detail, feature="task_index")
+        return
+    numbers = column.to_pylist()
     bad = np.array([number not in texts for number in numbers])
     if bad.any():
         row, more = first_of(bad)
