@@ -13,6 +13,7 @@ episode that is gone from the corpus keeps the pictures it came with.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -131,6 +132,7 @@ class _Planner:
 
     def plan(self) -> EpisodePlan:
         self._judge_findings()
+        self._check_rate()
         if not self._settings.without_video:
             self._files = {file.video_id: file for file in self._corpus.videos()}
         self._choose_ids()
@@ -163,6 +165,15 @@ class _Planner:
                 where=f"{root}: {first.origin}" if first.origin else str(root),
                 found=first.detail + (f"; and {len(whole) - 1} more" if whole[1:] else ""),
                 fix=f"Mend it; see all that is wrong with: datalake check {root}",
+            )
+
+    def _check_rate(self) -> None:
+        if not 0 < self._corpus.fps < math.inf:
+            raise InputError(
+                "The dataset has no frame rate",
+                where=str(self._corpus.root),
+                expected="frames a second, more than 0",
+                found=str(self._corpus.fps),
             )
 
     def _choose_ids(self) -> None:

@@ -28,6 +28,7 @@ from datalake.recording import (
     Severity,
 )
 from datalake.tables import Piece, Stager, Table
+from datalake.tables.failures import translated
 from datalake.uri import Location
 from datalake.video import VideoInfo
 
@@ -124,7 +125,7 @@ class _Staging:
 
     def _frames(self) -> Iterator[pa.RecordBatch]:
         """The frames of the episodes that turn out good; the others are refused."""
-        for ref, found in zip(self._refs, self._job.corpus.read(self._refs), strict=True):
+        for ref, found in self._read():
             if isinstance(found, BadEpisode):
                 fault = refused(ref, found.reason, found.detail, frame_index=found.frame_index)
                 self._staged.refused.append(fault)
@@ -140,6 +141,15 @@ class _Staging:
             self._staged.num_frames += frames.num_rows
             self._staged.duration_s += row["duration_s"]
             yield from frames.to_batches()
+
+    def _read(self) -> Iterator[tuple[EpisodeRef, EpisodeData | BadEpisode]]:
+        corpus = self._job.corpus
+        found = iter(corpus.read(self._refs))
+        for ref in self._refs:
+            # An error that the connector did not foresee names the episode at least.
+            with translated(corpus.root.join(ref.origin), "Reading an episode"):
+                data = next(found)
+            yield ref, data
 
     def _wanted(self, data: EpisodeData, ref: EpisodeRef) -> EpisodeData:
         """The episode without the features that are not wanted (videos, on request)."""
