@@ -10,21 +10,35 @@ from typing import Annotated
 import typer
 
 from datalake.cli import console
+from datalake.cli.sets import is_set, refuse_part, table_of
+from datalake.episodes.care import cleanup_episodes, drop_episodes
+from datalake.episodes.episode_set import PARTS, EpisodeSet, episode_sets, open_episodes
 from datalake.errors import InputError
 from datalake.lake import Lake, Lineage
+from datalake.tables import Table
 
 __all__ = ["cleanup", "compact", "rm"]
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, episode set or selection.")]
 
 
 def compact(
-    session: console.Session, name: Annotated[str, typer.Argument(metavar="TABLE", help="A table.")]
+    session: console.Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A table or an episode set.")],
 ) -> None:
-    """Rewrite small pieces of a table into larger ones. Its rows stay the same."""
-    before = session.open_lake()[name]
-    lineage = Lineage("compact", inputs={name: before.version})
-    after = before.compact(properties=lineage.properties())
+    """Rewrite small pieces of a table or set into larger ones. Its rows stay the same."""
+    lake = session.open_lake()
+    refuse_part(lake, name, "compact")
+    before: Table | EpisodeSet
+    after: Table | EpisodeSet
+    if is_set(lake, name):
+        before = open_episodes(lake, name)
+        lineage = Lineage("compact", inputs={name: before.version})
+        after = before.to_write().compact(lineage=lineage)
+    else:
+        before = lake[name]
+        lineage = Lineage("compact", inputs={name: before.version})
+        after = before.compact(properties=lineage.properties())
     report = {"name": name, "version_before": before.version, "version": after.version}
     if session.as_json:
         console.print_json(report)
@@ -38,7 +52,7 @@ def cleanup(
     session: console.Session,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A table or selection; all of them if not given."),
+        typer.Argument(metavar="NAME", help="A table, episode set or selection; if left out, all."),
     ] = None,
     older_than_days: Annotated[
         float, typer.Option("--older-than-days", min=0.0, help="Keep what is younger.")
@@ -47,10 +61,19 @@ def cleanup(
 ) -> None:
     """Remove old versions and files nobody committed. The latest and tagged versions stay."""
     lake = session.open_lake()
+    if name:
+        refuse_part(lake, name, "cleanup")
     age = dt.timedelta(days=older_than_days)
     reports = [
-        {"name": each, **asdict(lake.open(each).cleanup(older_than=age, dry_run=dry_run))}
-        for each in ([name] if name else lake.tables() + lake.selections())
+        {
+            "name": each,
+            **asdict(
+                cleanup_episodes(lake, each, older_than=age, dry_run=dry_run)
+                if is_set(lake, each)
+                else lake.open(each).cleanup(older_than=age, dry_run=dry_run)
+            ),
+        }
+        for each in ([name] if name else _everything(lake))
     ]
     if session.as_json:
         console.print_json(reports)
@@ -66,13 +89,17 @@ def rm(
     name: _Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove a table or selection with all of its versions."""
+    """Remove a table, episode set or selection with all of its versions."""
     lake = session.open_lake()
-    is_table = name in lake
-    table = lake.open(name)
+    refuse_part(lake, name, "rm")
+    tables = [f"{name}.{part}" for part in PARTS] if is_set(lake, name) else [name]
+    is_table = tables[0] in lake
+    num_rows = table_of(lake, name).count_rows()
     if not yes:
-        _ask(lake, name, table.count_rows(), is_table)
-    if is_table:
+        _ask(lake, name, num_rows, tables if is_table else [])
+    if is_set(lake, name):
+        drop_episodes(lake, name)
+    elif is_table:
         lake.drop(name)
     else:
         lake.drop_selection(name)
@@ -82,9 +109,18 @@ def rm(
         typer.echo(f"{name} is removed")
 
 
-def _ask(lake: Lake, name: str, num_rows: int, is_table: bool) -> None:
-    broken = lake.selections_of(name) if is_table else []
-    question = f"Remove {name} ({num_rows:,} rows, all versions)"
+def _everything(lake: Lake) -> list[str]:
+    """The names of all there is, the parts of a set under the set's."""
+    sets = episode_sets(lake)
+    parts = {f"{name}.{part}" for name in sets for part in PARTS}
+    return [*sets, *(name for name in lake.tables() if name not in parts), *lake.selections()]
+
+
+def _ask(lake: Lake, name: str, num_rows: int, tables: list[str]) -> None:
+    """Ask whether `name`, which is these tables (or a selection), may go."""
+    broken = [selection for table in tables for selection in lake.selections_of(table)]
+    what = "episodes" if len(tables) > 1 else "rows"
+    question = f"Remove {name} ({num_rows:,} {what}, all versions)"
     if broken:
         question += f", without which the selections {', '.join(broken)} cannot be loaded"
     print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201

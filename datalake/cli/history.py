@@ -8,16 +8,18 @@ from typing import Annotated
 import typer
 
 from datalake.cli import console
+from datalake.cli.sets import table_name, table_of
 from datalake.lake import LogEntry
 
 __all__ = ["log", "tag", "versions"]
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A table, episode set or selection.")]
 
 
 def log(session: console.Session, name: _Name) -> None:
     """Say what made each version. The run, its configuration, code and input versions."""
-    entries = session.open_lake().log(name)
+    lake = session.open_lake()
+    entries = lake.log(table_name(lake, name))
     if session.as_json:
         console.print_json([asdict(entry) for entry in entries])
     else:
@@ -26,7 +28,7 @@ def log(session: console.Session, name: _Name) -> None:
 
 def versions(session: console.Session, name: _Name) -> None:
     """List the versions that can be read, with their tags. The oldest comes first."""
-    found = session.open_lake().open(name).versions()
+    found = table_of(session.open_lake(), name).versions()
     if session.as_json:
         console.print_json([asdict(info) for info in found])
         return
@@ -51,7 +53,7 @@ def tag(
     remove: Annotated[bool, typer.Option("--remove", help="Remove the tag instead.")] = False,
 ) -> None:
     """Name a version. A named version outlives clean-up."""
-    table = session.open_lake().open(name)
+    table = table_of(session.open_lake(), name)
     if remove:
         table.untag(tag)
     else:

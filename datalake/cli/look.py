@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 
@@ -10,6 +11,10 @@ import pyarrow as pa
 import typer
 
 from datalake.cli import console
+from datalake.cli.sets import is_set, table_of
+from datalake.episodes.episode_set import PARTS, EpisodeSet, episode_sets, open_episodes
+from datalake.episodes.schema import EPISODES
+from datalake.errors import NotFoundError
 from datalake.lake import Lake
 from datalake.tables import Table
 
@@ -22,21 +27,28 @@ _VALUES_SHOWN: Final = 20
 
 
 def ls(session: console.Session) -> None:
-    """List the tables and selections of a lake."""
-    entries = [
+    """List the tables, episode sets and selections of a lake."""
+    lake = session.open_lake()
+    contents = lake.contents()
+    sets = episode_sets(lake, [entry.name for entry in contents["tables"]])
+    entries: list[dict[str, Any]] = [_describe_line(lake, name) for name in sets]
+    entries += [
         {"name": entry.name, "kind": kind.removesuffix("s"), **asdict(entry)}
-        for kind, listed in session.open_lake().contents().items()
+        for kind, listed in contents.items()
         for entry in listed
+        if entry.name not in {f"{name}.{part}" for name in sets for part in PARTS}
     ]
+    entries.sort(key=lambda entry: (entry["kind"] == "selection", entry["name"]))
     if session.as_json:
         console.print_json(entries)
-    else:
-        console.print_table(entries, columns=["name", "kind", "format", "version"])
+        return
+    counts = ["num_episodes", "num_frames"] if sets else []
+    console.print_table(entries, columns=["name", "kind", "format", "version", *counts])
 
 
 def info(
     session: console.Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A table, episode set or selection.")],
     counts: Annotated[
         bool | None,
         typer.Option(
@@ -44,8 +56,11 @@ def info(
         ),
     ] = None,
 ) -> None:
-    """Describe a table or selection. Its rows, bytes, versions, columns, labels and domains."""
+    """Describe a table, episode set or selection. Rows, bytes, versions, columns, domains."""
     lake = session.open_lake()
+    if is_set(lake, name):
+        _print_set(session, open_episodes(lake, name))
+        return
     if name in lake.selections():
         facts, sections = _describe_selection(lake, name)
     else:
@@ -63,7 +78,10 @@ def info(
 
 def head(
     session: console.Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A table or selection.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A table, an episode set (its episodes) or selection."),
+    ],
     num_rows: Annotated[
         int, typer.Option("--rows", "-n", min=1, help="At most so many rows.")
     ] = 10,
@@ -75,13 +93,50 @@ def head(
     ] = None,
 ) -> None:
     """Print the first rows of a table or selection. Media show what they weigh."""
-    table = session.open_lake().open(name)
+    table = table_of(session.open_lake(), name)
     wanted = [column.strip() for column in columns.split(",")] if columns else None
+    left_out: list[str] = []
+    if wanted is None and not session.as_json and table.schema.names == EPISODES.names:
+        # An episode's features and statistics are pages of their own.
+        left_out = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+        wanted = [column for column in table.schema.names if column not in left_out]
     rows = table.scan(wanted, where=where, limit=num_rows).read_all()
     if session.as_json:
         console.print_json(rows)
     else:
         console.print_table(rows)
+        if left_out:
+            typer.echo(
+                f"Not shown: {', '.join(left_out)} (--columns, --json, or datalake episodes show)",
+                err=True,
+            )
+
+
+def _describe_line(lake: Lake, name: str) -> dict[str, Any]:
+    """An episode set in `ls`. One that cannot be opened is listed all the same."""
+    table = lake[f"{name}.episodes"]
+    line = {
+        "name": name,
+        "kind": "episode set",
+        "format": table.format,
+        "version": table.version,
+        "num_episodes": table.count_rows(),
+        "num_frames": None,
+    }
+    with suppress(NotFoundError):
+        line["num_frames"] = open_episodes(lake, name).frames.count_rows()
+    return line
+
+
+def _print_set(session: console.Session, opened: EpisodeSet) -> None:
+    from datalake.cli.episodes import describe_set, print_sections
+
+    facts, sections = describe_set(opened)
+    if session.as_json:
+        console.print_json({**facts, **sections})
+        return
+    console.print_pairs({**facts, "num_bytes": console.size(facts["num_bytes"])})
+    print_sections(sections)
 
 
 def _describe_table(

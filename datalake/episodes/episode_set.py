@@ -322,9 +322,14 @@ class EpisodeSet:
         return EpisodeSet(self.name, episodes, frames, videos, features)
 
 
-def episode_sets(lake: Lake) -> list[str]:
-    """The names of the episode sets of a lake, sorted."""
-    names = set(lake.tables())
+def episode_sets(lake: Lake, tables: Iterable[str] | None = None) -> list[str]:
+    """The names of the episode sets of a lake, sorted. Opens none of them.
+
+    Args:
+        lake: the lake.
+        tables: the names of its tables, if they are known already.
+    """
+    names = set(lake.tables() if tables is None else tables)
     stems = {name.rpartition(".")[0] for name in names if name.endswith(f".{_EPISODES}")}
     return sorted(stem for stem in stems if all(f"{stem}.{part}" in names for part in PARTS))
 
