@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import pyarrow as pa
 
-from datalake.errors import MissingPackageError
+from datalake.errors import InputError, MissingPackageError
 from datalake.quarantine import Reason
 from datalake.video.containers import check_whole
 from datalake.video.info import BadVideo
@@ -93,4 +93,11 @@ def _file_of(source: Source) -> BinaryIO:
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
         # Unlike io.BytesIO, it reads any buffer where it lies.
         return cast("BinaryIO", pa.BufferReader(pa.py_buffer(source)))
+    if not hasattr(source, "read"):
+        raise InputError(
+            "This is no source of video",
+            expected="bytes in memory, or a file opened in binary mode",
+            found=type(source).__name__,
+            fix="Open a path first: path.open('rb')",
+        )
     return source

@@ -190,6 +190,15 @@ def test_pickled_and_in_threads(episodes: EpisodeSet, twin: Twin) -> None:
         assert all(pool.map(right, np.random.default_rng(0).integers(0, NUM_FRAMES, 24).tolist()))
 
 
+def test_torch_asks_for_whole_batches(episodes: EpisodeSet) -> None:
+    torch = pytest.importorskip("torch")
+    windows = Windows(episodes, {"action": [0, 0.1], CAMERA: [0]})
+    batch = next(iter(torch.utils.data.DataLoader(windows, batch_size=4)))
+    assert torch.equal(batch["action"], torch.as_tensor(windows.batch(range(4))["action"]))
+    assert batch[CAMERA].shape == (4, 1, HEIGHT, WIDTH, 3)
+    assert batch["task"] == [TASKS[0]] * 4
+
+
 # Offsets ------------------------------------------------------------------------------------------
 
 

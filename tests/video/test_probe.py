@@ -84,6 +84,23 @@ def test_any_source_will_do(tmp_path: Path) -> None:
             assert probe(source).num_frames == 30
 
 
+@pytest.mark.parametrize("source", ["clip.mp4", Path("clip.mp4"), 3, None])
+def test_what_is_no_source_is_refused(source: object) -> None:
+    with pytest.raises(InputError, match=r"path\.open"):
+        probe(source)
+
+
+def test_a_store_that_fails_is_no_fault_of_the_video() -> None:
+    class Failing(io.BytesIO):
+        def read(self, num_bytes: int | None = -1) -> bytes:
+            if self.tell() > 3000:
+                raise ConnectionError("the store is gone")
+            return super().read(num_bytes)
+
+    with pytest.raises(ConnectionError):
+        probe(Failing(clip()))
+
+
 def test_a_row_gives_the_facts_back() -> None:
     info = probe(clip())
     row = {**dict.fromkeys(VIDEOS.names), **info.as_row()}
