@@ -293,7 +293,10 @@ def demo_names(file: h5py.File) -> list[str]:
     """
     with reading("/data"):
         data = _data_group(file)
-        return sorted((name for name in data if _may_be_demo(data, name)), key=natural)
+        names = [
+            name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in data
+        ]
+        return sorted((name for name in names if _may_be_demo(data, name)), key=natural)
 
 
 def _may_be_demo(data: h5py.Group, name: str) -> bool:

@@ -140,11 +140,8 @@ def attributes(node: h5py.Group, leave_out: Sequence[str] = ()) -> dict[str, Any
         RefusedError: the file is damaged where they are.
     """
     with reading(f"the attributes of {node.name}"):
-        return {
-            name: _json_value(node.attrs[name])
-            for name in sorted(node.attrs)
-            if name not in leave_out
-        }
+        names = sorted(_in_utf8(name) for name in node.attrs)
+        return {name: _json_value(node.attrs[name]) for name in names if name not in leave_out}
 
 
 def _datasets(
@@ -155,7 +152,7 @@ def _datasets(
         raise RefusedError(
             Reason.UNSUPPORTED, f"{group.name} lies too deep, or a link leads back above it"
         )
-    for name in group:
+    for name in map(_in_utf8, group):
         below = f"{path}{name}"
         if below in skip or f"{below}/*" in skip:
             continue
@@ -178,6 +175,13 @@ def _lost(group: h5py.Group, name: str, error: KeyError) -> RefusedError:
             f"{group.name}/{name} is a link to {link.path}, which is not there",
         )
     return RefusedError(Reason.CORRUPT, f"{group.name}/{name} cannot be opened: {error}")
+
+
+def _in_utf8(name: str | bytes) -> str:
+    """The name of a child or an attribute, which HDF5 lets be any bytes."""
+    if isinstance(name, str) and name.isprintable():
+        return name
+    raise RefusedError(Reason.UNSUPPORTED, f"the name {name!r} cannot be a feature's")
 
 
 def _shape(dataset: h5py.Dataset) -> tuple[int, ...]:

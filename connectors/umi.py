@@ -270,7 +270,7 @@ class UmiCorpus:
                 )
             with reading_zarr(array.path):
                 columns[feature.name] = array.column(slice(rows.start, rows.stop))
-            absent = opened.absent_chunks()
+                absent = opened.absent_chunks()
             if absent and not self.settings.fills_absent:
                 raise RefusedError(
                     Reason.NOT_FOUND,
@@ -329,7 +329,8 @@ def _episode_ends(opened: ZarrGroup) -> npt.NDArray[Any]:
         if _ENDS not in opened.group:
             raise RefusedError(Reason.EMPTY_METADATA, f"there is no {_ENDS}")
         ends = np.asarray(opened.array(_ENDS)[:])
-    if opened.absent_chunks():
+        absent = opened.absent_chunks()
+    if absent:
         raise RefusedError(Reason.NOT_FOUND, f"chunks of {_ENDS} are not there")
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or not len(ends):
         raise RefusedError(
@@ -366,12 +367,12 @@ def _buffer(opened: ZarrGroup, settings: _Settings) -> _Buffer:
             with reading_zarr(path):
                 member = opened.array(path)
                 array = _frame_array(opened, path, key, member, settings)
+                opened.absent_chunks()  # Of the first row, which may have been looked at.
         except NoFeatureError as error:
             buffer.notes.append(f"{path} is left out: {error}")
             continue
         buffer.arrays[array.feature.name] = array
         buffer.lengths[array.feature.name] = member.shape[0]
-    opened.absent_chunks()  # Of the first rows, which were looked at.
     if not buffer.arrays:
         raise RefusedError(Reason.EMPTY, "data has no array that a frame could hold")
     return buffer

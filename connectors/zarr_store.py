@@ -10,7 +10,7 @@ memory; the length in the chunk's head is compared with what is there.
 from __future__ import annotations
 
 import posixpath
-import warnings
+import struct
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["ZarrGroup", "open_zarr", "reading_zarr"]
 
 _ZIP_BEGINS: Final = b"PK"
+# What zipfile raises of a list of files that is none.
+_NO_ZIP: Final = (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error)
 _BLOSC_HEADER_BYTES: Final = 16
 _METADATA: Final = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
@@ -41,11 +43,17 @@ class ZarrGroup:
     _store: Any
 
     def absent_chunks(self) -> list[str]:
-        """The chunks that were not there since this was last asked."""
-        absent: list[str] = self._store.absent
-        found = absent.copy()
-        absent.clear()
-        return found
+        """The chunks that were not there since this was last asked.
+
+        Raises:
+            Exception: what reading one of them raised; it read as the fill value meanwhile.
+        """
+        absent, failures = self._store.absent.copy(), self._store.failures.copy()
+        self._store.absent.clear()
+        self._store.failures.clear()
+        if failures:
+            raise failures[0]
+        return list(absent)
 
     def array(self, path: str) -> Any:
         """An array of the group; its chunks are looked at before they are unpacked.
@@ -63,17 +71,21 @@ class ZarrGroup:
     def members(self, path: str) -> dict[str, Any]:
         """What lies below a group, by name: arrays, groups, and None for what is neither."""
         from zarr.core.sync import sync
-        from zarr.errors import ZarrUserWarning
 
         async def names() -> list[str]:
             return [name async for name in self._store.list_dir(path)]
 
-        found: dict[str, Any] = {n: None for n in sync(names()) if not n.endswith(_METADATA)}
-        group: Any = self.group[path]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ZarrUserWarning)  # Of what is neither.
-            found.update(group.members())
-        return dict(sorted(found.items()))
+        return {
+            name: self._member(f"{path}/{name}")
+            for name in sorted(sync(names()))
+            if not name.endswith(_METADATA)
+        }
+
+    def _member(self, path: str) -> Any:
+        try:
+            return self.group[path]
+        except KeyError:
+            return None
 
     def encoded(self, key: str) -> bytes | None:
         """The bytes of a chunk as they are stored; None if it is not there."""
@@ -112,9 +124,9 @@ def open_zarr(root: Location) -> Iterator[ZarrGroup]:
                 )
             try:
                 filesystem, path = ZipFileSystem(fo=handle), ""
-            except zipfile.BadZipFile as error:
+            except _NO_ZIP as error:
                 raise InputError(
-                    "The zip file cannot be read, as its end is missing",
+                    "The zip file is damaged, or cut off before its list of files",
                     where=str(root),
                     found=str(error),
                     fix="Download it again",
@@ -184,16 +196,24 @@ def _noting_store(filesystem: Any, path: str) -> Any:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.absent: list[str] = []
+            self.failures: list[Exception] = []
             self.blosc: set[str] = set()
 
         async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-            found = await super().get(key, *args, **kwargs)
             if key.endswith(_METADATA):
-                return found
+                return await super().get(key, *args, **kwargs)
+            # Zarr reads chunks at the same time; what one raised would leave the others behind.
+            try:
+                found = await super().get(key, *args, **kwargs)
+            except Exception as error:
+                self.failures.append(error)
+                return None
             if found is None:
                 self.absent.append(key)
             elif not (args[1:] or kwargs.get("byte_range")) and self._is_cut(key, found):
-                raise RefusedError(Reason.TRUNCATED, f"the chunk {key} is cut off")
+                refused = RefusedError(Reason.TRUNCATED, f"the chunk {key} is cut off")
+                self.failures.append(refused)
+                return None
             return found
 
         def _is_cut(self, key: str, chunk: Any) -> bool:
