@@ -87,9 +87,10 @@ def cut(source: Source, from_frame: int, to_frame: int) -> bytes:
 def concat(sources: Iterable[Source], sink: BinaryIO) -> npt.NDArray[np.float64]:
     """Copy videos of equal parameters into one MP4, one behind the other.
 
-    Each begins where the one before it ends: at the sum of the durations that the files state, as
-    FFmpeg's own concatenation and so LeRobot's has it. Sound is left out. Holds one packet, and the
-    index of the file that it writes, some 40 bytes a frame.
+    Each begins where the one before it ends: after the duration that the file states, as FFmpeg's
+    own concatenation and so LeRobot's has it, or after its last frame where that ends later (MP4
+    rounds a duration to milliseconds if there is an edit list, and overlaps would add up). Sound is
+    left out. Holds one packet, and the index of the file that it writes, some 40 bytes a frame.
 
     Args:
         sources: at least one. Each is opened when its turn comes, and read twice.
