@@ -116,3 +116,13 @@ def test_numbers_may_be_unpacked() -> None:
 def test_what_is_no_example_says_so(data: bytes) -> None:
     with pytest.raises(RefusedError, match=r"no tf\.train\.Example"):
         parse_example(memoryview(data))
+
+
+def test_long_lists_of_integers_of_all_lengths() -> None:
+    random = np.random.default_rng(0)
+    whole = random.integers(-(2**63), 2**63 - 1, 50_000, np.int64)
+    expected = whole >> random.integers(0, 64, 50_000)
+    message = EXAMPLE()
+    message.features.feature["k"].int64_list.value.extend(expected.tolist())
+    parsed = parse_example(memoryview(message.SerializeToString()))
+    assert np.array_equal(parsed["k"], expected)
