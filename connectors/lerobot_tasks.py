@@ -46,7 +46,7 @@ class Tasks:
                 "Frames are of a task that their episode does not have",
                 expected=f"one of {', '.join(map(str, numbering))}",
                 found=found,
-                fix="Give the episode a task: datalake episodes set-task",
+                fix="Give the episode a task: datalake episodes task",
             )
         return np.array([numbering[value] for value in values.tolist()], np.int64)[places]
 

@@ -27,9 +27,14 @@ def export(
         str | None,
         typer.Option(metavar="SQL", help="Only episodes for which this holds."),
     ] = None,
-    episodes: Annotated[
-        str | None,
-        typer.Option(metavar="ID,ID,…", help="Only these episodes, in this order."),
+    episode: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--episode",
+            "--episodes",
+            metavar="ID",
+            help="Only this episode; may be repeated, or several with commas. They keep the order.",
+        ),
     ] = None,
     split: Annotated[
         bool,
@@ -64,7 +69,7 @@ def export(
     settings = ExportSettings(
         transcode=transcode, by_split=split, join_videos=join_videos, overwrite=overwrite
     )
-    ids = None if episodes is None else [each.strip() for each in episodes.split(",")]
+    ids = [each.strip() for given in episode or () for each in given.split(",")]
     with ExitStack() as stack:
         progress = (
             None if quiet else stack.enter_context(console.Progress("export", unit="episodes"))
@@ -75,7 +80,7 @@ def export(
             destination,
             exporter=exporter,
             where=where,
-            episode_ids=ids,
+            episode_ids=ids or None,
             version=version,
             settings=settings,
             progress=progress,

@@ -41,13 +41,11 @@ def test_export(cli: Cli, robots: Path, tmp_path: Path) -> None:
 
 def test_refusals(cli: Cli, robots: Path, tmp_path: Path) -> None:
     for args, said in (
-        (("g2", "out"), "There is no episode set 'g2'"),
         (
             ("g1", "out", "--as", "lerobot"),
             "There is no exporter 'lerobot'. Did you mean lerobot_v",
         ),
         (("g1", "out", "--episodes", "robots/000009"), "There is no episode 'robots/000009'"),
-        (("g1", "out", "--where", "robot = 'x'"), "robot"),
         (("g1", robots), "destination is there"),
         (("g1", "out", "--transcode", "mpeg2"), "h264"),
     ):

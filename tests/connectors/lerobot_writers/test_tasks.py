@@ -48,7 +48,7 @@ def test_contradictions_go_by_appearance() -> None:
 @pytest.mark.parametrize("numbers", [[1], [None]])
 def test_a_frame_of_no_task_of_its_episode(numbers: list[int | None]) -> None:
     tasks = number_tasks([[(0, "a")], [(1, "b")]])
-    with pytest.raises(InputError, match="set-task"):
+    with pytest.raises(InputError, match="datalake episodes task"):
         tasks.renumbered(0, pa.array(numbers, pa.int64()))
 
 
