@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -60,9 +61,9 @@ def encode(
         InputError: there is no frame, shapes differ, or the encoder refuses the settings.
         MissingPackageError: av is not installed.
     """
-    rate = Fraction(fps).limit_denominator(_MAX_DENOMINATOR)
-    if rate <= 0:
+    if not 0 < fps < math.inf:
         raise InputError("The frame rate is impossible", found=f"{fps}", expected="above 0")
+    rate = Fraction(fps).limit_denominator(_MAX_DENOMINATOR)
     av = load_av()
 
     def pictures() -> Iterator[Any]:

@@ -131,20 +131,25 @@ class _Copier:
 
     def __init__(self, sink: BinaryIO, template: Any) -> None:
         self._av = load_av()
+        self._codec = template.codec_context.codec.canonical_name
         self._output = open_mp4(sink)
         try:
             self._track = self._output.add_stream_from_template(template, opaque=True)
         except (self._av.FFmpegError, ValueError) as error:
             self._output.close()
-            raise _not_for_mp4(template, error) from error
-        self._template = template
+            raise self._refused(error) from error
         self._track.time_base = template.time_base
 
     def __enter__(self) -> _Copier:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._output.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._output.close()
+        except (self._av.FFmpegError, ValueError) as error:
+            # What went wrong before says more.
+            if kind is None:
+                raise self._refused(error) from error
 
     def copy(self, packets: Iterator[Any], shift: int) -> int:
         """Copy packets, `shift` ticks later; where the last of them ends, in ticks."""
@@ -157,8 +162,15 @@ class _Copier:
             try:
                 self._output.mux(packet)
             except (self._av.FFmpegError, ValueError) as error:
-                raise _not_for_mp4(self._template, error) from error
+                raise self._refused(error) from error
         return end
+
+    def _refused(self, error: Exception) -> InputError:
+        return InputError(
+            "MP4 does not take these packets",
+            found=f"{self._codec}: {error}",
+            fix="Encode the video anew with transcode",
+        )
 
 
 def _parameters(stream: Any) -> Parameters:
@@ -220,11 +232,3 @@ def _range(
         num_left -= 1
         if num_left == 0:
             return
-
-
-def _not_for_mp4(template: Any, error: Exception) -> InputError:
-    return InputError(
-        "MP4 does not take these packets",
-        found=f"{template.codec_context.codec.canonical_name}: {error}",
-        fix="Encode the video anew with transcode",
-    )

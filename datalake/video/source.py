@@ -6,6 +6,7 @@ files and addresses that those name.
 
 from __future__ import annotations
 
+import io
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import pyarrow as pa
@@ -93,10 +94,11 @@ def _file_of(source: Source) -> BinaryIO:
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
         # Unlike io.BytesIO, it reads any buffer where it lies.
         return cast("BinaryIO", pa.BufferReader(pa.py_buffer(source)))
-    if not hasattr(source, "read"):
+    is_file = hasattr(source, "read") and not isinstance(source, io.TextIOBase)
+    if not is_file or not source.seekable():
         raise InputError(
             "This is no source of video",
-            expected="bytes in memory, or a file opened in binary mode",
+            expected="bytes in memory, or a seekable file opened in binary mode",
             found=type(source).__name__,
             fix="Open a path first: path.open('rb')",
         )

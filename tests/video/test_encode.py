@@ -35,6 +35,7 @@ def test_encoded_pictures_come_back_much_alike(codec: str, capfd: pytest.Capture
         (pictures(1), {"codec": "mpeg9"}),
         (pictures(1), {"pix_fmt": "nonsense"}),
         (pictures(1), {"fps": 0}),
+        (pictures(1), {"fps": float("nan")}),
     ],
 )
 def test_what_cannot_be_encoded_is_refused(frames: object, options: dict) -> None:

@@ -84,7 +84,7 @@ def test_any_source_will_do(tmp_path: Path) -> None:
             assert probe(source).num_frames == 30
 
 
-@pytest.mark.parametrize("source", ["clip.mp4", Path("clip.mp4"), 3, None])
+@pytest.mark.parametrize("source", ["clip.mp4", Path("clip.mp4"), 3, None, io.StringIO("abc")])
 def test_what_is_no_source_is_refused(source: object) -> None:
     with pytest.raises(InputError, match=r"path\.open"):
         probe(source)

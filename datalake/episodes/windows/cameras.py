@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from datalake.episodes.episode_set import EpisodeSet
 from datalake.errors import InputError
@@ -29,7 +30,8 @@ _INFO: Final = [
 class Cameras:
     """Decodes the pictures that windows want. Picklable; safe to use in several threads.
 
-    Videos stay opened from one call to the next, up to `cache_bytes` of them, the last used last.
+    Videos stay opened from one call to the next, those used last, up to `cache_bytes` of them.
+    While pictures are decoded there are as many more as threads.
     """
 
     def __init__(
@@ -192,22 +194,13 @@ def _spans(
     spans = {name: (np.full(num_episodes, -1, np.int64), np.zeros(num_episodes)) for name in names}
     if not names:
         return spans
-    rows = {
-        video_id: row
-        for row, video_id in enumerate(
-            episodes.videos.scan(["video_id"]).read_all()["video_id"].to_pylist()
-        )
-    }
     column = episodes.episodes.scan(["videos"]).read_all()["videos"].combine_chunks()
     flat = pa.Table.from_struct_array(column.flatten())
     owners = np.repeat(np.arange(num_episodes), column.value_lengths().fill_null(0).to_numpy())
-    for owner, feature, video_id, from_s in zip(
-        owners.tolist(),
-        flat["feature"].to_pylist(),
-        flat["video_id"].to_pylist(),
-        flat["from_s"].to_pylist(),
-        strict=True,
-    ):
-        if feature in spans and video_id in rows:
-            spans[feature][0][owner], spans[feature][1][owner] = rows[video_id], from_s
+    video_ids = episodes.videos.scan(["video_id"]).read_all()["video_id"]
+    rows = pc.index_in(flat["video_id"], value_set=video_ids).fill_null(-1).to_numpy()
+    for name, (video_rows, from_s) in spans.items():
+        of_camera = pc.equal(flat["feature"], name).to_numpy(zero_copy_only=False)
+        video_rows[owners[of_camera]] = rows[of_camera]
+        from_s[owners[of_camera]] = flat["from_s"].to_numpy()[of_camera]
     return spans
