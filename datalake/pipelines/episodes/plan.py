@@ -1,8 +1,8 @@
 """The plan of an ingest: which episodes and video files must be read, once the set is known.
 
 An episode that the set holds with the stamp that the corpus gives it now is done; one whose stamp
-is another is replaced; one that the corpus no longer has is kept and counted. The set is the truth:
-what was removed from it comes back.
+is another is replaced, and stays as it was if what took its place is bad; one that the corpus no
+longer has is kept and counted. The set is the truth: what was removed from it comes back.
 
 A video file is stored once for each stamp that it had, and never written over: the first time under
 the id that the corpus gives it, later under that id with a hash of the stamp behind it. So a

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datalake.episodes import FRAME_KEYS
 from datalake.episodes.idle import idle_frames
@@ -62,6 +61,10 @@ def misfit(data: EpisodeData, source: Source, *, union: bool) -> Refusal | None:
         if other and feature.is_numeric:
             return Refusal(Reason.SHAPE_CHANGED, other)
         if feature.dtype == "video":
+            if feature.name not in {span.feature for span in data.ref.videos} and not union:
+                return Refusal(
+                    Reason.VIDEO_MISSING, f"the metadata name no video file of {feature.name}"
+                )
             continue
         if feature.name not in data.frames.column_names:
             return Refusal(Reason.SHAPE_CHANGED, f"{feature.name} has no column")
@@ -217,9 +220,8 @@ def _total_reward(data: EpisodeData) -> float | None:
 def _timestamp_error_s(frames: pa.Table, fps: float) -> float | None:
     if not frames.num_rows:
         return None
-    steps = pc.divide(frames["frame_index"].cast(pa.float64()), fps)
-    error: float = pc.max(pc.abs(pc.subtract(frames["timestamp"], steps))).as_py()
-    return error
+    steps = frames["frame_index"].to_numpy() / fps
+    return float(np.abs(frames["timestamp"].to_numpy() - steps).max())
 
 
 def _json(value: Mapping[str, Any]) -> str:

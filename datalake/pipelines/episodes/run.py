@@ -60,9 +60,6 @@ class EpisodeRun:
             dry_run=dry_run,
             on_error=settings.on_error,
         )
-        self._quarantine = EpisodeQuarantine(
-            lake, set_name, corpus.source, format=format or "lance", lineage=lineage
-        )
 
     def run(self) -> EpisodeReport:
         """Plan, stage and publish.
@@ -94,8 +91,17 @@ class EpisodeRun:
             raise error
         if not report.dry_run:
             self._work(plan, fitted, held, tolerance)
-        report.num_in_quarantine = self._quarantine.num_episodes()
+        report.num_in_quarantine = self._quarantine().num_episodes()
         return report
+
+    def _quarantine(self) -> EpisodeQuarantine:
+        return EpisodeQuarantine(
+            self._lake,
+            self._name,
+            self._corpus.source,
+            format=self._format or "lance",
+            lineage=self._lineage,
+        )
 
     def _find_set(self) -> EpisodeSet | None:
         """The set as it is now, if it is there.
@@ -157,7 +163,7 @@ class EpisodeRun:
                 publisher = EpisodePublisher(
                     episode_set,
                     replaced=frozenset(plan.replaced),
-                    quarantine=self._quarantine if keeps else None,
+                    quarantine=self._quarantine() if keeps else None,
                     commit_every_s=self._settings.commit_every_s,
                     lineage=self._lineage,
                     report=self._report,

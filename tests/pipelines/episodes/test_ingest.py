@@ -13,7 +13,7 @@ import pytest
 
 from datalake.episodes import EpisodeSet, open_episodes
 from datalake.episodes.statistics import summarise
-from datalake.errors import ExistsError, InputError, SchemaError, StoppedError
+from datalake.errors import ExistsError, InputError, SchemaError, StoppedError, StoreError
 from datalake.lake import Lake, Lineage, open_lake
 from datalake.pipelines import ingest
 from datalake.pipelines.episodes import EpisodeReport
@@ -21,6 +21,7 @@ from datalake.recording import Feature
 from tests.pipelines.episodes.corpora import (
     CAMERA,
     FEATURES,
+    OpenedToy,
     ToyCorpus,
     contents,
     frames_of,
@@ -172,13 +173,14 @@ def test_bad_episodes_are_quarantined_whole_and_come_in_when_mended(
     corpus.add(5, video="videos/gone.mp4")
     corpus.add(5, video="videos/cut.mp4")
     corpus.put("videos/cut.mp4", video(5, 9)[:-200])
+    corpus.add(5, video=None)
     corpus.episodes.append(dict(corpus.episodes[0]))
     corpus.write()
 
     report = run(lake, corpus, format=kept_as)
 
     assert report.num_added == 2
-    assert report.num_refused == report.num_in_quarantine == 7
+    assert report.num_refused == report.num_in_quarantine == 8
     assert report.exit_code == 3
     assert ids(open_episodes(lake, "g1")) == ["toys/000000", "toys/000001"]
     assert refused_episodes(lake) == [
@@ -189,9 +191,10 @@ def test_bad_episodes_are_quarantined_whole_and_come_in_when_mended(
         ("toys/000005", "shape_changed", None, "toy.json:5"),
         ("toys/000006", "video_missing", None, "videos/gone.mp4"),
         ("toys/000007", "video_truncated", None, "videos/cut"),
+        ("toys/000008", "video_missing", None, "toy.json:8"),
     ]
 
-    del corpus.episodes[-1]
+    del corpus.episodes[-2:]
     for episode in corpus.episodes:
         episode["fault"] = None
     corpus.put("videos/cut.mp4", video(5, 9))
@@ -201,6 +204,31 @@ def test_bad_episodes_are_quarantined_whole_and_come_in_when_mended(
     assert (report.num_added, report.num_in_quarantine, report.exit_code) == (5, 1, 3)
     assert [row[:2] for row in refused_episodes(lake)] == [("toys/000006", "video_missing")]
     assert ids(open_episodes(lake, "g1")) == [f"toys/{n:06d}" for n in (0, 1, 2, 3, 4, 5, 7)]
+
+
+def test_a_good_episode_is_not_replaced_by_a_bad_one(lake: Lake, tmp_path: Path) -> None:
+    corpus = toy(tmp_path / "toys", 2)
+    run(lake, corpus)
+    before = contents(open_episodes(lake, "g1"))
+    corpus.episodes[1]["fault"] = "nan"
+    corpus.write()
+    report = run(lake, corpus)
+    assert (report.num_replaced, report.refused) == (0, {"non_finite": 1})
+    assert contents(open_episodes(lake, "g1")) == before
+
+
+def test_an_error_that_nobody_foresaw_names_the_episode(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = toy(tmp_path / "toys", 2)
+
+    def breaking(self: object, refs: object) -> object:
+        raise OSError("the library does not know why")
+        yield
+
+    monkeypatch.setattr(OpenedToy, "read", breaking)
+    with pytest.raises(StoreError, match=r"toy\.json:0.*does not know why"):
+        run(lake, corpus)
 
 
 def test_what_becomes_of_bad_episodes_is_a_choice(lake: Lake, tmp_path: Path) -> None:

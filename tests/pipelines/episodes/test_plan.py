@@ -81,7 +81,7 @@ class LargeCorpus:
 
 
 def test_a_hundred_thousand_episodes_are_planned_in_seconds() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     plan = make_plan(LargeCorpus(100_000), None, EpisodeSettings())  # type: ignore[arg-type]
     assert len(plan.to_do) == len(plan.videos) == 100_000
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 15
