@@ -11,7 +11,7 @@ import typer
 from datalake.cli import console
 from datalake.cli.pairs import read_pairs
 from datalake.errors import InputError
-from datalake.packing import CARRY, WINDOW, Exhausted, Method, Overlong, TokenCosts, characters
+from datalake.packing import CARRY, WINDOW, Characters, Exhausted, Method, Overlong, TokenCosts
 from datalake.pipelines.executors import Executor, LocalExecutor
 from datalake.pipelines.packing import PackSettings, shard
 from datalake.pipelines.packing import pack as make_sequences
@@ -198,7 +198,7 @@ def _costs(pairs: Sequence[str]) -> TokenCosts:
             number = _number(name, text)
             if name == "text" and not number > 0:
                 raise InputError("The cost text is out of range", expected="above 0", found=text)
-            values[name] = characters(number) if name == "text" else number
+            values[name] = Characters(number) if name == "text" else number
         elif name in _WHOLE:
             values[name] = _whole(name, text)
         else:

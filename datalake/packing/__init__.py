@@ -15,7 +15,7 @@ comparison.py   what simpler ways reach
 
 from datalake.packing.bins import Bins, Segment
 from datalake.packing.comparison import Baselines, LengthLaw
-from datalake.packing.costs import TokenCosts, characters
+from datalake.packing.costs import Characters, TokenCosts
 from datalake.packing.layout import Block, Item, Layout, Modality, Span, modality_ids
 from datalake.packing.mixture import Exhausted, Mix, mix
 from datalake.packing.overlong import Overlong, Pieces, fit
@@ -37,6 +37,7 @@ __all__ = [
     "Baselines",
     "Bins",
     "Block",
+    "Characters",
     "Exhausted",
     "Item",
     "Layout",
@@ -53,7 +54,6 @@ __all__ = [
     "TokenCosts",
     "attention_mask",
     "balanced_shards",
-    "characters",
     "cu_seqlens",
     "fit",
     "mix",

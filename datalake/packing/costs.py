@@ -11,23 +11,19 @@ from datalake.errors import InputError, nearest
 from datalake.packing.layout import Block, Layout, Modality, Span
 from datalake.recording import Feature
 
-__all__ = ["TokenCosts", "characters"]
+__all__ = ["Characters", "TokenCosts"]
 
 _BOOKKEEPING: Final = ("next.", "index", "timestamp")
 
 
-def characters(each: float = 4.0) -> Callable[[str], int]:
-    """A text's tokens by its characters, `each` to a token, rounded up: a rule of thumb."""
-    return _Characters(each)
-
-
 @dataclass(frozen=True)
-class _Characters:
-    """Picklable, as a closure is not."""
+class Characters:
+    """A text's tokens by its characters, `each` to a token, rounded up: a rule of thumb."""
 
-    each: float
+    each: float = 4.0
 
     def __call__(self, text: str) -> int:
+        """Tokens of a text."""
         return ceil(len(text) / self.each)
 
 
@@ -51,8 +47,8 @@ class TokenCosts:
     """If given, a picture costs a token a patch of so many pixels square, edges rounded up."""
     cameras: Mapping[str, int] = field(default_factory=dict)
     """Of a picture of a camera, by the feature's name; goes before `image` and `patch`."""
-    text: Callable[[str], int] = field(default_factory=characters)
-    """Of a text, such as an episode's task: a tokenizer's length function. Picklable."""
+    text: Callable[[str], int] = field(default_factory=Characters)
+    """Of a text, such as an episode's task: a tokenizer's length function."""
     audio_s: float = 25.0
     """Of a second of audio; rounded up for an utterance."""
     video_frame: int = 256

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from datalake.errors import InputError
-from datalake.packing import Item, Layout, Modality, Span, TokenCosts, characters, modality_ids
+from datalake.packing import Characters, Item, Layout, Modality, Span, TokenCosts, modality_ids
 from datalake.recording import Feature
 
 FEATURES = (
@@ -57,14 +55,10 @@ def test_a_cost_of_nothing_leaves_a_thing_out() -> None:
 def test_texts_and_sounds() -> None:
     assert TokenCosts().of_text("pick the cube") == 4  # 13 characters
     assert TokenCosts().of_text(None) == TokenCosts().of_text("") == 0
-    assert TokenCosts(text=characters(1)).of_text("né") == 2
+    assert TokenCosts(text=Characters(1)).of_text("né") == 2
     assert TokenCosts(text=len).of_text("abc") == 3
     assert TokenCosts(audio_s=12.5).of_audio(1.01) == 13
     assert TokenCosts(video_frame=3).of_video(5) == 15
-
-
-def test_costs_reach_workers() -> None:
-    assert pickle.loads(pickle.dumps(TokenCosts())) == TokenCosts()
 
 
 @pytest.mark.parametrize("wrong", [{"state": -1}, {"audio_s": float("nan")}, {"patch": 0}])

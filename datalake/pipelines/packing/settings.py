@@ -105,7 +105,7 @@ class PackSettings:
     def as_config(self) -> dict[str, Any]:
         """These settings as JSON values, for lineage and reports."""
         config = asdict(self)
-        text = config["costs"]["text"]
+        text = self.costs.text
         config["costs"]["text"] = getattr(text, "__qualname__", None) or repr(text)
         return config
 

@@ -38,12 +38,12 @@ class Target:
             lake.check_free(name)
             return
         self._found = lake[name]
-        made_by = lake.log(name)[0].operation
-        if made_by != _OPERATION:
+        made_by = {entry.operation for entry in lake.log(name)}
+        if _OPERATION not in made_by:
             raise ExistsError(
                 f"The name {name!r} is taken",
                 where=self._found.uri,
-                found=f"a table made by {made_by or 'something else'}",
+                found="a table that no packing made",
                 fix="Choose another name",
             )
 
