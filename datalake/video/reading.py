@@ -57,6 +57,7 @@ class VideoReader:
         self._decoder = Decoder(source, info, num_threads)
         self.info = self._decoder.info
         """What `probe` says of the video."""
+        self._num_threads = num_threads or None
         self._converter = load_av().video.reformatter.VideoReformatter()
         self._is_resized = size is not None
         self.size = size or (self.info.width, self.info.height)
@@ -155,7 +156,9 @@ class VideoReader:
                 f"a frame of {frame.width}x{frame.height} in a video of {width}x{height}",
             )
         # One converter for all frames: to set one up takes longer than it works on a frame.
-        rgb = self._converter.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
+        rgb = self._converter.reformat(
+            frame, width, height, "rgb24", interpolation="BILINEAR", threads=self._num_threads
+        )
         plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
         picture[:] = rows[:, : 3 * width].reshape(height, width, 3)
