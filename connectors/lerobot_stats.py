@@ -37,6 +37,8 @@ __all__ = ["FIGURES", "SetStats", "episode_stats", "nested", "stats_type", "unkn
 FIGURES: Final = ("min", "max", "mean", "std", "count", *QUANTILES)
 
 _MEMORY_BYTES: Final = 256 << 20
+# Short episodes are summarised some at a time.
+_ROWS_AT_ONCE: Final = 8192
 _BOOKKEEPING: Final = {feature.name: feature for feature in BOOKKEEPING_FEATURES}
 
 
@@ -69,8 +71,24 @@ def episode_stats(
                 found[feature.name] = made
         else:
             found.update((made.feature, made) for made in summarise(frames, [feature]))
-    found.update((made.feature, made) for made in summarise(frames, BOOKKEEPING_FEATURES))
-    return found
+    return found | _numbering_stats(frames)
+
+
+def _numbering_stats(frames: pa.Table) -> dict[str, FeatureStats]:
+    """The statistics of the columns that number and time the frames, all at one go."""
+    names = list(_BOOKKEEPING)
+    values = np.column_stack([frames[name].to_numpy() for name in names]).astype(np.float64)
+    together = Feature("together", "float64", (len(names),))
+    column = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), len(names))
+    (made,) = summarise(pa.table({together.name: column}), [together])
+    return {
+        name: FeatureStats(
+            name,
+            made.count,
+            **{figure: value[place : place + 1] for figure, value in made.as_dict().items()},
+        )
+        for place, name in enumerate(names)
+    }
 
 
 def unknown_pictures(chosen: Chosen, camera: str) -> npt.NDArray[np.bool_]:
@@ -143,6 +161,8 @@ class SetStats:
         chosen = self._chosen
         stored = [name for name in columns if name not in _BOOKKEEPING]
         own = [name for name in ("timestamp", "task_index") if name in columns]
+        held: list[pa.Table] = []
+        num_held = 0
         for number, frames in enumerate(walk(chosen.source, chosen.rows, [*stored, *own])):
             arrays = {name: frames[name].combine_chunks() for name in stored}
             length = int(chosen.lengths[number])
@@ -159,7 +179,11 @@ class SetStats:
                     arrays[name] = pa.array(np.full(length, number))
                 elif name == "index":
                     arrays[name] = pa.array(np.arange(first, first + length))
-            yield pa.RecordBatch.from_pydict({name: arrays[name] for name in columns})
+            held.append(pa.table({name: arrays[name] for name in columns}))
+            num_held += length
+            if num_held >= _ROWS_AT_ONCE or number + 1 == len(chosen.rows):
+                yield from pa.concat_tables(held).combine_chunks().to_batches()
+                held, num_held = [], 0
 
 
 def _is_whole(stats: FeatureStats, feature: Feature) -> bool:
