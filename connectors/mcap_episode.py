@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from datalake.quarantine import Reason
 from datalake.recording import EpisodeData, EpisodeRef, Feature
 
 __all__ = ["read_recording"]
+
+_MOST_FRAMES: Final = 10_000_000
 
 
 @dataclass
@@ -64,6 +66,7 @@ def read_recording(ref: EpisodeRef, tree: Tree, paths: Sequence[str], plan: Plan
     """
     tracks, salvaged = _gather(tree, paths, plan)
     times = {topic: track.in_order() for topic, track in tracks.items()}
+    _refuse_endless(times, plan.fps)
     grid = grid_of(
         times[plan.reference],
         [found[0] for topic, found in times.items() if topic in plan.framed],
@@ -144,24 +147,13 @@ def _add(
     clock: str,
 ) -> None:
     topic = message.channel.topic
-    track = tracks.get(topic)
-    if track is None:
-        track = tracks[topic] = _Track(message.channel, decoder_of(message.channel))
-    elif message.channel is not track.channel and message.channel != track.channel:
-        if message.channel.type != track.channel.type:
-            raise RefusedError(
-                Reason.SHAPE_CHANGED,
-                f"{topic} has messages of {track.channel.type} and of {message.channel.type}",
-            )
-        track.channel, track.decode = message.channel, decoder_of(message.channel)
+    track = _track_of(message.channel, tracks.get(topic))
     nth = len(track.times)
     try:
         fields = track.decode(message.data)
+        values = {name: _value(fields, name, joints) for name, joints in wanted[topic].items()}
         if topic in cameras:
-            picture = picture_of(track.channel.short_type, fields)
-            track.values.setdefault("", []).append(picture)
-        for name, joints in wanted[topic].items():
-            track.values.setdefault(name, []).append(_value(fields, name, joints))
+            values[""] = picture_of(track.channel.short_type, fields)
     except RefusedError as error:
         refusal = error.refusal
         detail = f"message {nth} of {topic}: {refusal.detail}"
@@ -173,6 +165,23 @@ def _add(
         track.lags_s.append((message.log_time - stamp) / 1e9)
     recorded = message.publish_time if clock == "publish" else message.log_time
     track.times.append(stamp if clock == "header" and stamp is not None else recorded)
+    for name, value in values.items():
+        track.values.setdefault(name, []).append(value)
+    tracks[topic] = track
+
+
+def _track_of(channel: Channel, track: _Track | None) -> _Track:
+    """The topic's messages so far; several channels may have a topic, but only one type."""
+    if track is None:
+        return _Track(channel, decoder_of(channel))
+    if channel is not track.channel and channel != track.channel:
+        if channel.type != track.channel.type:
+            raise RefusedError(
+                Reason.SHAPE_CHANGED,
+                f"{channel.topic} has messages of {track.channel.type} and of {channel.type}",
+            )
+        track.channel, track.decode = channel, decoder_of(channel)
+    return track
 
 
 def _value(fields: Fields, name: str, joints: tuple[str, ...]) -> Any:
@@ -204,6 +213,19 @@ def _no_time_in_common(times: Mapping[str, Times]) -> str:
         f"the topics have no time in common: {last_start} begins {seconds:.3f} s after the end of"
         f" {first_end}"
     )
+
+
+def _refuse_endless(times: Mapping[str, Times], fps: float) -> None:
+    """Refuse times so far apart that no recording has them: a damaged one costs all memory."""
+    first = min(int(found[0]) for found in times.values())
+    last_of = {topic: int(found[-1]) for topic, found in times.items()}
+    topic = max(last_of, key=lambda topic: last_of[topic])
+    seconds = (last_of[topic] - first) / 1e9
+    if seconds * fps > _MOST_FRAMES:
+        raise RefusedError(
+            Reason.BAD_TIMESTAMPS,
+            f"the last message of {topic} comes {seconds:.0f} s after the first message of all",
+        )
 
 
 def _refuse_gaps(taken: Mapping[str, Taken], plan: Plan) -> None:

@@ -6,6 +6,7 @@ recorder crashed, which has no summary, gives what it holds. Format: https://mca
 
 from __future__ import annotations
 
+import io
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ __all__ = ["MAGIC", "Message", "file_fault", "read_messages"]
 
 MAGIC: Final = b"\x89MCAP0\r\n"
 _SQLITE: Final = b"SQLite format 3\0"
+# In nanoseconds: that is in 2116. Differences of such times fit 64 bits.
+_LATEST: Final = 1 << 62
 _LFS: Final = b"version https://git-lfs"
 
 
@@ -79,9 +82,14 @@ class _Exact:
 
     def __init__(self, handle: IO[bytes]) -> None:
         self._handle = handle
+        self._size_bytes = handle.seek(0, io.SEEK_END)
+        handle.seek(0)
 
     def read(self, size: int) -> bytes:
         """Read exactly so many bytes, or raise EOFError."""
+        # A damaged length may be any number; no memory is asked for it.
+        if size > self._size_bytes:
+            raise EOFError
         data = self._handle.read(size)
         if len(data) < size:
             raise EOFError
@@ -134,6 +142,10 @@ def _of_stream(handle: IO[bytes], path: str, wanted: Callable[[str], bool]) -> I
             if record.channel_id not in channels:
                 raise RefusedError(Reason.CORRUPT, f"{path} has a message without a channel")
             channel = channels[record.channel_id]
+            if max(record.log_time, record.publish_time) > _LATEST:
+                raise RefusedError(
+                    Reason.CORRUPT, f"{path} has a message of the time {record.log_time}"
+                )
             if channel is not None:
                 yield Message(channel, record.log_time, record.publish_time, record.data)
 

@@ -118,7 +118,8 @@ def interpolated(times: Times, values: npt.NDArray[Any], grid: Times) -> npt.NDA
     span = times[after] - times[before]
     share = (grid - times[before]) / np.maximum(span, 1)
     low, high = values[before].astype(np.float64), values[after].astype(np.float64)
-    between = low + (high - low) * share[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        between = low + (high - low) * share[:, None]
     exact = (share <= 0)[:, None]
     return np.where(exact, low, between).astype(values.dtype)
 

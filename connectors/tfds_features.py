@@ -144,13 +144,10 @@ def _leaves(node: _Node, above: Leaf) -> Iterator[Leaf]:
     elif node.kind == "boundingBox":
         yield replace(above, kind="numbers", dtype="float32", shape=(4,))
     elif node.kind == "image":
-        # Several pictures a step have no column.
-        yield replace(
-            above,
-            kind="unknown" if above.dimensions else "picture",
-            dtype=content.get("dtype") or "uint8",
-            shape=_shape(content) or (None, None, 3),
-        )
+        shape = _shape(content) or (None, None, 3)
+        # Several pictures a step, such as those of a GIF, have no column.
+        kind = "unknown" if above.dimensions or len(shape) != 3 else "picture"
+        yield replace(above, kind=kind, dtype=content.get("dtype") or "uint8", shape=shape)
     else:
         yield replace(above, kind="unknown", dtype=node.class_name)
 
