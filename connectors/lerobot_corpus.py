@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import IO, Any, Final, Protocol
 
 import pyarrow as pa
@@ -317,6 +319,7 @@ class _RowReader:
         self._tree = tree
         self._path = ""
         self._file: pq.ParquetFile | tuple[Reason, str] = (Reason.NOT_FOUND, "")
+        self._groups: list[int] = []
         self._handle: IO[bytes] | None = None
 
     def close(self) -> None:
@@ -339,13 +342,15 @@ class _RowReader:
         try:
             if rows.index is None:
                 return file.read()
-            return _slice(file, rows)
+            return _slice(file, self._groups, rows)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             return Reason.CORRUPT, f"its rows cannot be read: {' '.join(str(error).split())}"
 
     def _opened(self, path: str) -> pq.ParquetFile | tuple[Reason, str]:
         if path != self._path:
             self._path, self._file = path, self._open(path)
+            if isinstance(self._file, pq.ParquetFile):
+                self._groups = _group_starts(self._file)
         return self._file
 
     def _open(self, path: str) -> pq.ParquetFile | tuple[Reason, str]:
@@ -370,8 +375,15 @@ class _RowReader:
             return Reason.CORRUPT, f"{path} is no Parquet: {' '.join(str(error).split())}"
 
 
-def _slice(file: pq.ParquetFile, rows: Rows) -> pa.Table:
-    """The rows of one episode in a file of several.
+def _group_starts(file: pq.ParquetFile) -> list[int]:
+    """The row at which each row group begins, and the number of rows."""
+    metadata = file.metadata
+    sizes = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    return list(accumulate(sizes, initial=0))
+
+
+def _slice(file: pq.ParquetFile, starts: Sequence[int], rows: Rows) -> pa.Table:
+    """The rows of one episode in a file of several, whose row groups begin at `starts`.
 
     The file's first `index` says where the file begins; where there is none, the metadata do.
     """
@@ -381,17 +393,11 @@ def _slice(file: pq.ParquetFile, rows: Rows) -> pa.Table:
     if first is not None:
         start = max(0, rows.index - first)
     end = start + (rows.length or 0)
-    metadata = file.metadata
-    wanted: list[int] = []
-    skipped = position = 0
-    for group in range(metadata.num_row_groups):
-        size = metadata.row_group(group).num_rows
-        if position + size > start and position < end:
-            if not wanted:
-                skipped = position
-            wanted.append(group)
-        position += size
-    return file.read_row_groups(wanted).slice(start - skipped if wanted else 0, end - start)
+    first_group = max(0, bisect_right(starts, start) - 1)
+    end_group = min(bisect_left(starts, end), len(starts) - 1)
+    wanted = list(range(first_group, end_group))
+    skipped = starts[first_group] if wanted else start
+    return file.read_row_groups(wanted).slice(start - skipped, end - start)
 
 
 def _first_index(file: pq.ParquetFile) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from datalake.episodes.statistics import FeatureStats, summarise
+from datalake.episodes.statistics import Accumulator, numbers_of
 from datalake.episodes.validation.checks import Checks
 from datalake.episodes.validation.faults import warning
 from datalake.errors import InputError
@@ -35,21 +35,25 @@ def wrong_stats(data: EpisodeData, checks: Checks) -> Iterator[Finding]:
             detail = f"expected figures by name, found {type(said).__name__}"
             yield warning(data, Reason.STATS_MISMATCH, detail, feature=feature.name)
             continue
+        if feature.name not in data.frames.column_names:
+            continue
         try:
-            found = summarise(data.frames, [feature])
+            values = numbers_of(data.frames[feature.name])
         except InputError:
             # Named by another rule.
             continue
-        if found and (difference := _difference(feature, said, found[0], checks)):
+        found = Accumulator(values.shape[1])
+        found.add(values)
+        if difference := _difference(feature, said, len(values), found, checks):
             yield warning(data, Reason.STATS_MISMATCH, difference, feature=feature.name)
 
 
 def _difference(
-    feature: Feature, said: Mapping[str, Any], found: FeatureStats, checks: Checks
+    feature: Feature, said: Mapping[str, Any], num_frames: int, found: Accumulator, checks: Checks
 ) -> str | None:
     count = _vector(said.get("count"))
-    if count is not None and count.size and count[0] != found.count:
-        return f"the declared count is {count[0]:g}, of the data {found.count}"
+    if count is not None and count.size and count[0] != num_frames:
+        return f"the declared count is {count[0]:g}, of the data {num_frames}"
     scale = np.maximum(np.abs(found.min), np.abs(found.max))
     for name, part in (
         ("min", _COPY_TOLERANCE),
