@@ -23,7 +23,7 @@ sources = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(sources)
 def test_each_prefix_is_within_an_item_of_the_weights(drawn: dict[str, Any]) -> None:
     lengths = {name: np.array(items) for name, (items, _) in drawn.items()}

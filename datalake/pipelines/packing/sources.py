@@ -302,7 +302,8 @@ def _of_table(name: str, table: Table, settings: PackSettings) -> Source:
     heads: list[int] = []
     lengths: list[int] = []
     for row in _rows(table, [*([id_column] if id_column else []), *texts, *numbers]):
-        ids.append(str(row[id_column]) if id_column else str(len(ids)))
+        given = row[id_column] if id_column else None
+        ids.append(str(len(ids) if given is None else given))
         heads.append(sum(costs.of_text(row[column]) for column in texts))
         lengths.append(_length(row[numbers[0]], kinds[timed[0]], costs) if timed else 0)
     blocks = [Block((Span(Modality.IMAGE, costs.image),), len(pictures))] if pictures else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from datalake.episodes import EpisodeSet
 from datalake.errors import ConflictError, ExistsError, InputError, LakeError, NotFoundError
 from datalake.lake import Lake, Lineage, open_lake
-from datalake.packing import Modality, TokenCosts, unpack
+from datalake.packing import METHODS, Modality, TokenCosts, unpack
 from datalake.pipelines.executors import LocalExecutor
 from datalake.pipelines.packing import PackReport, PackSettings, pack
 from datalake.recording import column_of
-from datalake.schema import UTTERANCES
+from datalake.schema import UTTERANCES, media_field
 from tests.robots import LENGTHS, WRIST, write_robots
 
 FEATURES = ("observation.state", "action", "next.done", "note", WRIST)
@@ -45,7 +48,9 @@ def assert_unpacks_to(sequences: pa.Table, *sets: EpisodeSet, features: Sequence
     )
     columns = ["episode_id", "frame_index", *map(column_of, features)]
     wanted = pa.concat_tables(
-        each.frames.scan(columns).read_all().add_column(0, "source", [[each.name] * total(each)])
+        each.frames.scan(columns)
+        .read_all()
+        .add_column(0, "source", pa.array([each.name] * total(each), pa.string()))
         for each in sets
     )
     wanted = wanted.rename_columns(["source", "item_id", "frame_index", *features])
@@ -101,6 +106,7 @@ def test_rows_say_where_segments_are(lake: Lake) -> None:
 def test_tokens_are_counted_by_cost(lake: Lake) -> None:
     write_robots(lake)
     report = packed(lake, "g1", unit="tokens", budget=200, costs=CHEAP, columns=("action",))
+    assert sum(report.sources[0].modalities.values()) == report.num_tokens
     # 8 tokens a frame, and a text of 13 or 15 characters.
     assert report.num_tokens == 8 * sum(LENGTHS) + 4 * len(LENGTHS)
     assert report.sources[0].modalities == {
@@ -223,6 +229,28 @@ def test_token_columns_may_be_left_out(lake: Lake) -> None:
     assert lake["packed"].schema.names == ["sequence_index", "num_tokens", "cu_seqlens", "segments"]
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 40), max_size=12),
+    budget=st.integers(1, 60),
+    window=st.one_of(st.none(), st.integers(1, 5)),
+    num_ranks=st.integers(1, 4),
+    method=st.sampled_from(METHODS),
+)
+def test_every_frame_lies_in_one_sequence(
+    lengths: list[int], budget: int, window: int | None, num_ranks: int, method: Any
+) -> None:
+    lake = open_lake(f"memory://{uuid.uuid4().hex}")
+    g1 = write_robots(lake, lengths=lengths, image=False, video=False)
+    packed(
+        lake, "g1", budget=budget, window=window, num_ranks=num_ranks, method=method,
+        overlong="split", columns=("action",),
+    )  # fmt: skip
+    rows = rows_of(lake)
+    assert rows.num_rows % num_ranks == 0
+    assert_unpacks_to(rows, g1, features=("action",))
+
+
 # Several sources --------------------------------------------------------------------------------
 
 
@@ -265,6 +293,42 @@ def test_robots_and_speech_in_one_sequence(lake: Lake) -> None:
     assert set(unpack(rows)["source"].to_pylist()) == {"g1"}
     ids = np.concatenate(rows["modality_ids"].to_numpy())
     assert (ids == Modality.AUDIO).sum() == report.sources[1].modalities["audio"]
+
+
+def write_media(lake: Lake, name: str, columns: dict[str, Any], kind: str) -> None:
+    fields = [pa.field(column, pa.array(values).type) for column, values in columns.items()]
+    schema = pa.schema([*fields, media_field("media", kind)])
+    media = [b"x"] * len(next(iter(columns.values())))
+    lake.create(name, schema, lineage=Lineage("test")).append(
+        pa.table({**columns, "media": media}, schema=schema)
+    )
+
+
+def test_pictures_and_videos_with_texts(lake: Lake) -> None:
+    write_media(lake, "vqa", {"id": [7, None], "caption": ["a cat on a mat", None]}, "image")
+    write_media(lake, "clips", {"num_frames": [3, 0, 30]}, "video")
+    costs = TokenCosts(image=9, video_frame=2)
+    report = packed(lake, "vqa", "clips", unit="tokens", budget=20, costs=costs, overlong="split")
+    segments = sorted(
+        (s["source"], s["item_id"], s["start"], s["num_tokens"])
+        for row in rows_of(lake)["segments"].to_pylist()
+        for s in row
+    )
+    assert segments == [
+        ("clips", "0", 0, 6), ("clips", "2", 0, 20), ("clips", "2", 10, 20), ("clips", "2", 20, 20),
+        ("vqa", "1", 0, 9), ("vqa", "7", 0, 13),
+    ]  # fmt: skip
+    assert report.sources[0].modalities == {"text": 4, "image": 18}
+    assert report.sources[1].modalities == {"video": 66}
+    assert report.sources[1].num_left_out == 1
+    with pytest.raises(InputError, match="7 is longer than a sequence"):
+        packed(lake, "vqa", into="other", unit="tokens", budget=12, costs=costs)
+
+
+def test_sound_that_does_not_say_how_long_it_is(lake: Lake) -> None:
+    write_media(lake, "sounds", {"id": [1]}, "audio")
+    with pytest.raises(InputError, match="sound of sounds cannot be costed"):
+        packed(lake, "sounds", unit="tokens")
 
 
 def test_weights_by_modality(lake: Lake) -> None:
