@@ -154,10 +154,10 @@ class _Copier:
     def copy(self, packets: Iterator[Any], shift: int) -> int:
         """Copy packets, `shift` ticks later; where the last of them ends, in ticks."""
         end = 0
-        for packet in packets:
+        for packet in _with_dts(packets):
             packet.stream = self._track
             packet.pts += shift
-            packet.dts = packet.pts if packet.dts is None else packet.dts + shift
+            packet.dts += shift
             end = max(end, packet.pts + (packet.duration or 0))
             try:
                 self._output.mux(packet)
@@ -171,6 +171,23 @@ class _Copier:
             found=f"{self._codec}: {error}",
             fix="Encode the video anew with transcode",
         )
+
+
+def _with_dts(packets: Iterator[Any]) -> Iterator[Any]:
+    """Packets with decoding times, which Matroska lacks ahead of the first reordered frame."""
+    early: list[Any] = []
+    for packet in packets:
+        if packet.dts is None:
+            early.append(packet)
+            continue
+        for steps, other in enumerate(reversed(early), 1):
+            other.dts = packet.dts - steps * (packet.duration or 1)
+        yield from early
+        early = []
+        yield packet
+    for packet in early:
+        packet.dts = packet.pts
+        yield packet
 
 
 def _parameters(stream: Any) -> Parameters:

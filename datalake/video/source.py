@@ -92,8 +92,7 @@ def _is_cover(stream: Any) -> bool:
 
 def _file_of(source: Source) -> BinaryIO:
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
-        # Unlike io.BytesIO, it reads any buffer where it lies.
-        return cast("BinaryIO", pa.BufferReader(pa.py_buffer(source)))
+        return cast("BinaryIO", _Memory(source))
     is_file = hasattr(source, "read") and not isinstance(source, io.TextIOBase)
     if not is_file or not source.seekable():
         raise InputError(
@@ -103,3 +102,25 @@ def _file_of(source: Source) -> BinaryIO:
             fix="Open a path first: path.open('rb')",
         )
     return source
+
+
+class _Memory:
+    """Bytes as a file, read where they lie; `io.BytesIO` would copy all but `bytes`."""
+
+    def __init__(self, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
+        self._view = memoryview(data).cast("B")
+        self._position = 0
+
+    def read(self, num_bytes: int) -> bytes:
+        start = self._position
+        self._position = min(start + num_bytes, max(start, len(self._view)))
+        return bytes(self._view[start : self._position])
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_CUR: self._position, io.SEEK_END: len(self._view)}.get(whence, 0)
+        # As in any file one may go beyond the end, where nothing is read.
+        self._position = max(0, start + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position

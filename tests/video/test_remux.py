@@ -42,6 +42,26 @@ def test_joined_files_hold_the_same_packets_one_behind_the_other(kind: str) -> N
         assert (reader.frames(wanted) == frames[wanted]).all()
 
 
+@pytest.mark.parametrize(
+    ("kind", "container"),
+    [
+        ("h264", "matroska"),
+        ("hevc", "matroska"),
+        ("h264_one_group", "matroska"),
+        ("h264", "mpegts"),
+    ],
+)
+def test_other_containers_join_too(kind: str, container: str) -> None:
+    part = clip(kind, container=container)
+    frames, _ = decoded(part)
+    sink = io.BytesIO()
+    starts = concat([part, part], sink)
+    joined, times = decoded(sink.getvalue())
+    assert (joined == np.concatenate([frames, frames])).all()
+    assert probe(sink.getvalue()).times()[30] == pytest.approx(starts[1])
+    assert len(times) == 60
+
+
 def test_the_index_comes_first(tmp_path: Path) -> None:
     sink = io.BytesIO()
     concat([clip()], sink)
