@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -11,9 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from connectors.frame_arrays import FrameArray, feature_name
-from connectors.hdf5_episode import Arrays, arrays_of, attributes, frames_of, left_out
-from connectors.hdf5_files import Hdf5Files, h5py_module, natural, open_hdf5, reading
+from connectors.hdf5_demo_file import (
+    MODEL_FILE,
+    DemoSettings,
+    arrays_of_demo,
+    data_group,
+    demo_group,
+    demo_names,
+    file_findings,
+    filter_keys,
+    promised_length,
+)
+from connectors.hdf5_episode import Arrays, attributes, frames_of, left_out
+from connectors.hdf5_files import Hdf5Files, open_hdf5
 from connectors.hdf5_layouts import layout_of
 from connectors.refused import RefusedError
 from connectors.tree import stem
@@ -33,46 +42,9 @@ from datalake.uri import Location
 if TYPE_CHECKING:
     import h5py
 
-__all__ = ["DemoCorpus", "DemoSettings", "FileFacts", "open_demos"]
+__all__ = ["DemoCorpus", "open_demos"]
 
-_MUST: Final = ("actions", "states", "rewards", "dones", "robot_states", "obs/*", "next_obs/*")
-_OWN_NAMES: Final = {"actions": "action", "rewards": "next.reward", "dones": "next.done"}
 _SPLITS: Final = ("train", "valid", "validation", "val", "test")
-# Long texts that say how the simulator was built.
-_MODEL_FILE: Final = "model_file"
-
-
-class FileFacts(NamedTuple):
-    """What a file says of all its demonstrations."""
-
-    fps: float | None
-    embodiment: str | None
-    task: str | None
-    metadata: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class DemoSettings:
-    """What a format, and a user's options, say of how demonstrations are read."""
-
-    layout: str
-    """As `layout_of` calls it."""
-    facts: Callable[[Mapping[str, Any]], FileFacts]
-    """Understands the attributes of `/data`. A function of a module, so that it can be pickled."""
-    skip: tuple[str, ...]
-    """Patterns of arrays that are left out."""
-    task: str | None = None
-    """In place of what the file says."""
-    fps: float | None = None
-    embodiment: str | None = None
-    keep_model: bool = False
-    flipped: bool = False
-    """Whether pictures are turned upright."""
-
-    @property
-    def stamp(self) -> str:
-        """Changes when the same file would be read otherwise."""
-        return "|".join(map(str, (*self.skip, self.task, self.fps, self.keep_model, self.flipped)))
 
 
 class _Place(NamedTuple):
@@ -111,7 +83,7 @@ class DemoCorpus:
         for path in self.files.paths:
             try:
                 with open_hdf5(self.files.tree, path) as file:
-                    yield from _file_findings(file, path)
+                    yield from file_findings(file, path)
             except RefusedError:
                 continue  # `episodes` says so.
 
@@ -137,7 +109,7 @@ class DemoCorpus:
         try:
             with open_hdf5(self.files.tree, path) as file:
                 self._check(file, path)
-                lengths = {demo: _length(file["data"], demo) for demo in demo_names(file)}
+                lengths = {demo: promised_length(file["data"], demo) for demo in demo_names(file)}
         except RefusedError as error:
             whole = template.episode_id if self.files.is_folder else f"{self.source}/{stem(path)}"
             refusal = (error.refusal.reason, error.refusal.detail)
@@ -175,8 +147,8 @@ class DemoCorpus:
             with ExitStack() as stack:
                 try:
                     file = stack.enter_context(open_hdf5(self.files.tree, path))
-                    common = attributes(_data_group(file), (_MODEL_FILE,))
-                    splits = _splits(file)
+                    common = attributes(data_group(file), (MODEL_FILE,))
+                    splits = filter_keys(file)
                 except RefusedError as error:
                     for ref in group:
                         yield BadEpisode(ref, error.refusal.reason, error.refusal.detail)
@@ -197,9 +169,9 @@ class DemoCorpus:
         splits: Mapping[str, frozenset[str]],
     ) -> EpisodeData:
         demo = ref.hint.demo
-        group = _demo_group(file, demo)
+        group = demo_group(file, demo)
         arrays = arrays_of_demo(group, self.settings, common)
-        own = attributes(group, () if self.settings.keep_model else (_MODEL_FILE,))
+        own = attributes(group, () if self.settings.keep_model else (MODEL_FILE,))
         facts = self.settings.facts(common)
         said = own.get("ep_meta")  # RoboCasa's words for the episode
         words = said.get("lang") if isinstance(said, dict) else None
@@ -236,11 +208,11 @@ def open_demos(
                 if layout_of(file) != settings.layout:
                     why = f"{path} has another layout"
                     continue
-                common = attributes(file["data"], (_MODEL_FILE,))
+                common = attributes(file["data"], (MODEL_FILE,))
                 why = f"{path} has no demonstration"
                 for demo in demo_names(file):
                     try:
-                        group = _demo_group(file, demo)
+                        group = demo_group(file, demo)
                         arrays = arrays_of_demo(group, settings, common)
                     except RefusedError as error:
                         why = error.refusal.detail
@@ -283,134 +255,3 @@ def _corpus(
         settings,
         tuple(left_out(arrays, where)),
     )
-
-
-def demo_names(file: h5py.File) -> list[str]:
-    """The names of the demonstrations, demo_2 before demo_10.
-
-    Raises:
-        RefusedError: the file is damaged where they are.
-    """
-    with reading("/data"):
-        data = _data_group(file)
-        names = [
-            name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in data
-        ]
-        return sorted((name for name in names if _may_be_demo(data, name)), key=natural)
-
-
-def _may_be_demo(data: h5py.Group, name: str) -> bool:
-    """Whether it is a group, or a link into nowhere: a demonstration that cannot be read."""
-    h5py = h5py_module()
-    try:
-        return data.get(name, getclass=True) in (None, h5py.Group)
-    except (KeyError, RuntimeError):
-        return True
-
-
-def arrays_of_demo(group: h5py.Group, settings: DemoSettings, common: Mapping[str, Any]) -> Arrays:
-    """The arrays of one demonstration.
-
-    Raises:
-        RefusedError: see `arrays_of`.
-    """
-    convention = common.get("macros_image_convention")
-    bottom_up = convention == "opengl"
-    flipped = settings.flipped and bottom_up
-    info = {"image_convention": "opencv" if flipped else convention} if convention else {}
-
-    def wrap(path: str, dataset: h5py.Dataset) -> FrameArray:
-        name, picture_name = _names(path)
-        return FrameArray.of(
-            path, dataset, name=name, picture_name=picture_name, flipped=flipped, info=info
-        )
-
-    return arrays_of(group, wrap, main="actions", skip=settings.skip, must=_MUST)
-
-
-def _names(path: str) -> tuple[str, str]:
-    """The names of a demonstration's array as a feature: of numbers, and of pictures."""
-    head, _, below = path.partition("/")
-    for folder, prefix in (("obs", "observation"), ("next_obs", "next.observation")):
-        if head == folder and below:
-            rest = below.replace("/", ".")
-            return f"{prefix}.{rest}", f"{prefix}.images.{rest}"
-    name = _OWN_NAMES.get(path) or feature_name(path)
-    return name, name
-
-
-def _data_group(file: h5py.File) -> h5py.Group:
-    h5py = h5py_module()
-    with reading("/data"):
-        data = file["data"]
-    if not isinstance(data, h5py.Group):
-        raise RefusedError(Reason.UNSUPPORTED, "/data is no group")
-    return data
-
-
-def _demo_group(file: h5py.File, demo: str) -> h5py.Group:
-    h5py = h5py_module()
-    with reading(f"/data/{demo}"):
-        group = file["data"][demo]
-    if not isinstance(group, h5py.Group):
-        raise RefusedError(Reason.UNSUPPORTED, f"/data/{demo} is no group")
-    return group
-
-
-def _length(data: h5py.Group, demo: str) -> int | None:
-    """The frames that a demonstration's attribute promises; None without one that is a number."""
-    try:
-        with reading(demo):
-            return int(data[demo].attrs["num_samples"])
-    except (RefusedError, TypeError):
-        return None
-
-
-def _splits(file: h5py.File) -> dict[str, frozenset[str]]:
-    """The demonstrations of each filter key."""
-    h5py = h5py_module()
-    with reading("/mask"):
-        mask = file.get("mask")
-        if not isinstance(mask, h5py.Group):
-            return {}
-        found = {}
-        for name, node in mask.items():
-            if isinstance(node, h5py.Dataset) and node.shape:
-                values = node[:].ravel().tolist()
-                found[name] = frozenset(
-                    v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values
-                )
-        return found
-
-
-def _file_findings(file: h5py.File, path: str) -> Iterator[Finding]:
-    def about(reason: Reason, detail: str) -> Finding:
-        return Finding(reason, Severity.WARNING, detail, origin=path)
-
-    names = demo_names(file)
-    data = _data_group(file)
-    said = attributes(data, (_MODEL_FILE,))
-    lengths = [_length(data, name) for name in names]
-    num_frames = sum(length or 0 for length in lengths)
-    if None not in lengths and said.get("total", num_frames) != num_frames:
-        yield about(
-            Reason.METADATA_MISMATCH,
-            f"total is {said['total']}, the demonstrations promise {num_frames} frames together",
-        )
-    if said.get("num_demos", len(names)) != len(names):
-        yield about(
-            Reason.METADATA_MISMATCH,
-            f"num_demos is {said['num_demos']}, there are {len(names)} demonstrations",
-        )
-    numbers = {int(found[1]) for name in names if (found := re.search(r"(\d+)$", name))}
-    if numbers and len(numbers) <= max(numbers) - min(numbers):
-        missing = sorted(set(range(min(numbers), max(numbers))) - numbers)
-        shown = ", ".join(map(str, missing[:10])) + (", …" if len(missing) > 10 else "")
-        yield about(Reason.INDEX_GAP, f"there is no demonstration of the numbers {shown}")
-    for key, demos in sorted(_splits(file).items()):
-        if unknown := sorted(demos - set(names), key=natural):
-            shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-            yield about(
-                Reason.METADATA_MISMATCH,
-                f"the filter key {key} names demonstrations that are not there: {shown}",
-            )

@@ -29,7 +29,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from connectors.hdf5_demos import DemoCorpus, FileFacts, open_demos
+from connectors.hdf5_demo_file import FileFacts
+from connectors.hdf5_demos import DemoCorpus, open_demos
 from connectors.hdf5_files import find_hdf5
 from connectors.hdf5_layouts import LIBERO, evidence
 from connectors.options import check_options, choice

@@ -32,7 +32,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from connectors.hdf5_demos import DemoCorpus, DemoSettings, FileFacts, open_demos
+from connectors.hdf5_demo_file import DemoSettings, FileFacts
+from connectors.hdf5_demos import DemoCorpus, open_demos
 from connectors.hdf5_files import find_hdf5
 from connectors.hdf5_layouts import ROBOMIMIC, evidence
 from connectors.options import check_options, choice

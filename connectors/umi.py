@@ -31,13 +31,11 @@ import math
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from connectors.frame_arrays import FrameArray, FrameColumn, NoFeatureError, time_columns
+from connectors.frame_arrays import FrameColumn, time_columns
 from connectors.options import check_options, choice
 from connectors.refused import RefusedError
 from connectors.robot_options import (
@@ -50,6 +48,7 @@ from connectors.robot_options import (
     source_of,
 )
 from connectors.tree import Tree
+from connectors.umi_buffer import ENDS, Buffer, Settings, episode_ends, left_over, open_buffer
 from connectors.zarr_store import ZarrGroup, open_zarr, reading_zarr
 from datalake.connector import Evidence, OptionSpec
 from datalake.errors import ConfigError, InputError, LakeError, MissingPackageError
@@ -67,9 +66,6 @@ from datalake.uri import Location
 
 __all__ = ["CONNECTOR", "Umi", "UmiCorpus"]
 
-_ENDS: Final = "meta/episode_ends"
-_JXL: Final = "imagecodecs_jpegxl"
-_JXL_BEGINS: Final = (b"\xff\x0a", b"\x00\x00\x00\x0cJXL ")
 _MOST_ZIPS: Final = 20
 
 
@@ -95,7 +91,7 @@ class Umi:
         if len(found) > 1:
             names = ", ".join(place.name for place in found)
             return Evidence(self.name, 0.4, (f"several datasets, of which to give one: {names}",))
-        return Evidence(self.name, 0.9, (f"{_ENDS} and data in {found[0].name}",))
+        return Evidence(self.name, 0.9, (f"{ENDS} and data in {found[0].name}",))
 
     def open(self, root: Location, options: Mapping[str, str]) -> UmiCorpus:
         """Open a replay buffer, or the one in the folder.
@@ -107,7 +103,7 @@ class Umi:
         check_options(self.name, options, self.options)
         place = _only(root)
         fps = fps_option(options)
-        settings = _Settings(
+        settings = Settings(
             fps or math.nan,
             options.get("task", ""),
             patterns_option(options, "skip"),
@@ -116,8 +112,8 @@ class Umi:
         )
         with open_zarr(place) as opened:
             try:
-                ends = _episode_ends(opened)
-                buffer = _buffer(opened, settings)
+                ends = episode_ends(opened)
+                buffer = open_buffer(opened, settings)
             except RefusedError as error:
                 raise InputError(
                     "The replay buffer cannot be read",
@@ -139,7 +135,7 @@ class Umi:
             settings,
             (
                 *((Reason.UNSUPPORTED, note) for note in buffer.notes),
-                *((Reason.METADATA_MISMATCH, note) for note in _left_over(buffer, ends)),
+                *((Reason.METADATA_MISMATCH, note) for note in left_over(buffer, ends)),
             ),
         )
 
@@ -147,32 +143,11 @@ class Umi:
 CONNECTOR: Final = Umi()
 
 
-class _Settings(NamedTuple):
-    """What a user's options say."""
-
-    fps: float
-    task: str
-    skip: tuple[str, ...]
-    keeps_jxl: bool
-    fills_absent: bool
-
-
 class _Rows(NamedTuple):
     """An episode's rows of every array."""
 
     start: int
     stop: int
-
-
-class _Buffer(NamedTuple):
-    """The arrays of an opened replay buffer."""
-
-    arrays: dict[str, FrameColumn]
-    """By feature."""
-    lengths: dict[str, int]
-    """Rows of each array, by feature."""
-    notes: list[str]
-    """What is left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +161,7 @@ class UmiCorpus:
     features: tuple[Feature, ...]
     ends: tuple[int, ...]
     """The frame after each episode's last."""
-    settings: _Settings
+    settings: Settings
     notes: tuple[tuple[Reason, str], ...]
 
     @property
@@ -217,7 +192,7 @@ class UmiCorpus:
             length = rows.stop - rows.start
             refusal = None
             if length < 0:
-                detail = f"{_ENDS} goes back from {rows.start} to {rows.stop}"
+                detail = f"{ENDS} goes back from {rows.start} to {rows.stop}"
                 refusal = (Reason.METADATA_MISMATCH, detail)
             elif length == 0:
                 refusal = (Reason.EMPTY, "the episode has no frames")
@@ -241,7 +216,7 @@ class UmiCorpus:
             return
         with open_zarr(self.place) as opened:
             try:
-                buffer = _buffer(opened, self.settings)
+                buffer = open_buffer(opened, self.settings)
             except RefusedError as error:
                 for ref in refs:
                     yield BadEpisode(ref, error.refusal.reason, error.refusal.detail)
@@ -254,7 +229,7 @@ class UmiCorpus:
                 else:
                     yield EpisodeData(ref, frames, self.features, {0: self.settings.task})
 
-    def _frames(self, opened: ZarrGroup, buffer: _Buffer, rows: _Rows) -> pa.Table:
+    def _frames(self, opened: ZarrGroup, buffer: Buffer, rows: _Rows) -> pa.Table:
         columns: dict[str, pa.Array] = {}
         for feature in self.features:
             array = buffer.arrays.get(feature.name)
@@ -300,7 +275,7 @@ def _only(root: Location) -> Location:
     raise InputError(
         "The path does not hold exactly one replay buffer",
         where=str(root),
-        expected=f"a Zarr group with {_ENDS} and data, in a folder or a zip file",
+        expected=f"a Zarr group with {ENDS} and data, in a folder or a zip file",
         found=", ".join(place.name for place in found) or "none",
         fix="Give the .zarr folder or the .zarr.zip file itself as the path" if found else "",
     )
@@ -317,111 +292,11 @@ def _is_buffer(place: Location) -> bool:
         return False
     try:
         with open_zarr(place) as opened, reading_zarr(place.name):
-            return _ENDS in opened.group and "data" in opened.group
+            return ENDS in opened.group and "data" in opened.group
     except MissingPackageError:
         raise
     except (LakeError, RefusedError):
         return False
-
-
-def _episode_ends(opened: ZarrGroup) -> npt.NDArray[Any]:
-    with reading_zarr(_ENDS):
-        if _ENDS not in opened.group:
-            raise RefusedError(Reason.EMPTY_METADATA, f"there is no {_ENDS}")
-        ends = np.asarray(opened.array(_ENDS)[:])
-        absent = opened.absent_chunks()
-    if absent:
-        raise RefusedError(Reason.NOT_FOUND, f"chunks of {_ENDS} are not there")
-    if ends.ndim != 1 or ends.dtype.kind not in "iu" or not len(ends):
-        raise RefusedError(
-            Reason.EMPTY_METADATA,
-            f"{_ENDS} is {ends.dtype} of shape {ends.shape}, not some numbers",
-        )
-    return ends
-
-
-def _left_over(buffer: _Buffer, ends: npt.NDArray[Any]) -> Iterator[str]:
-    for name, length in buffer.lengths.items():
-        if length > (last := max(0, int(ends.max()))):
-            path = buffer.arrays[name].path
-            yield f"{path} has {length - last} frames after the last episode, which are left out"
-
-
-def _buffer(opened: ZarrGroup, settings: _Settings) -> _Buffer:
-    import zarr
-
-    buffer = _Buffer({}, {}, [])
-    with reading_zarr("data"):
-        if not isinstance(opened.group["data"], zarr.Group):
-            raise RefusedError(Reason.EMPTY_METADATA, "data is no group")
-        members = opened.members("data")
-    for key, found in members.items():
-        if key in settings.skip:
-            continue
-        path = f"data/{key}"
-        if not isinstance(found, zarr.Array) or not found.shape or not found.shape[0]:
-            why = "it is no array with rows" if found is not None else "nothing says what it is"
-            buffer.notes.append(f"{path} is left out: {why}")
-            continue
-        try:
-            with reading_zarr(path):
-                member = opened.array(path)
-                array = _frame_array(opened, path, key, member, settings)
-                opened.absent_chunks()  # Of the first row, which may have been looked at.
-        except NoFeatureError as error:
-            buffer.notes.append(f"{path} is left out: {error}")
-            continue
-        buffer.arrays[array.feature.name] = array
-        buffer.lengths[array.feature.name] = member.shape[0]
-    if not buffer.arrays:
-        raise RefusedError(Reason.EMPTY, "data has no array that a frame could hold")
-    return buffer
-
-
-def _frame_array(
-    opened: ZarrGroup, path: str, key: str, member: Any, settings: _Settings
-) -> FrameColumn:
-    picture_name = f"observation.images.{key}"
-    name = "action" if key == "action" else f"observation.{key}"
-    array = FrameArray.of(path, member, name=name, picture_name=picture_name)
-    if settings.keeps_jxl and array.feature.dtype == "image" and _is_jxl(member):
-        return _JxlArray(path, opened, member, array.feature)
-    return array
-
-
-def _is_jxl(member: Any) -> bool:
-    """Whether each chunk is one frame in JPEG XL and nothing else."""
-    codec = getattr(member.metadata, "compressor", None)
-    filters = getattr(member.metadata, "filters", None)
-    return (
-        getattr(codec, "codec_id", None) == _JXL
-        and not filters
-        and member.chunks == (1, *member.shape[1:])
-    )
-
-
-@dataclass(frozen=True)
-class _JxlArray:
-    """Pictures whose chunks are files of JPEG XL."""
-
-    path: str
-    opened: ZarrGroup
-    stored: Any
-    feature: Feature
-
-    def column(self, rows: slice) -> pa.Array:
-        """The files as they are stored."""
-        zeros = (0,) * (len(self.stored.shape) - 1)
-        encoded = []
-        for row in range(rows.start, rows.stop):
-            key = f"{self.path}/{self.stored.metadata.encode_chunk_key((row, *zeros))}"
-            data = self.opened.encoded(key)
-            if data is None or not data.startswith(_JXL_BEGINS):
-                what = "is not there" if data is None else "is no JPEG XL"
-                reason = Reason.NOT_FOUND if data is None else Reason.CORRUPT
-                raise RefusedError(reason, f"the chunk {key} {what}")
-            encoded.append(data)
-        return pa.array(encoded, pa.large_binary())
 
 
 def _embodiment(arrays: Mapping[str, FrameColumn]) -> str | None:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from connectors.frame_arrays import NoFeatureError
 from connectors.refused import RefusedError
 from connectors.tree import Tree
 from datalake.errors import InputError, LakeError, MissingPackageError, NotFoundError, StoreError
@@ -49,11 +50,15 @@ class ZarrGroup:
             Exception: what reading one of them raised; it read as the fill value meanwhile.
         """
         absent, failures = self._store.absent.copy(), self._store.failures.copy()
-        self._store.absent.clear()
-        self._store.failures.clear()
+        self.forget()
         if failures:
             raise failures[0]
         return list(absent)
+
+    def forget(self) -> None:
+        """Ask of no chunk that was read until now."""
+        self._store.absent.clear()
+        self._store.failures.clear()
 
     def array(self, path: str) -> Any:
         """An array of the group; its chunks are looked at before they are unpacked.
@@ -158,7 +163,7 @@ def reading_zarr(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (RefusedError, LakeError):
+    except (RefusedError, NoFeatureError, LakeError):
         raise
     except (ConnectionError, PermissionError, TimeoutError) as error:
         raise StoreError("A dataset cannot be read", where=what, found=str(error)) from error

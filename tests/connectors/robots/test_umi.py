@@ -113,6 +113,16 @@ def test_a_chunk_that_is_gone_is_not_made_up(tmp_path: Path) -> None:
     assert set(bad(open_at(path, pictures="keep"))) == {"000001", "000002"}
 
 
+def test_damage_at_the_beginning_costs_the_first_episode_alone(tmp_path: Path) -> None:
+    path = tmp_path / "pusht.zarr"
+    buffers.write(path, buffers.pusht())
+    file = path / "data/img/0.0.0.0"
+    file.write_bytes(file.read_bytes()[:100])
+    assert {name: reason for name, (reason, _) in bad(open_at(path)).items()} == {
+        "000000": "truncated"
+    }
+
+
 def test_a_chunk_that_is_cut_is_not_made_up(tmp_path: Path) -> None:
     path = tmp_path / "pusht.zarr"
     buffers.write(path, buffers.pusht())
@@ -146,11 +156,13 @@ def test_what_is_left_over_is_said(tmp_path: Path) -> None:
     buffers.write(path, buffers.pusht(), (4, 5))
     group = zarr.open_group(path, mode="a")
     group["data"].create_group("below")
+    group["data"].create_array("waves", shape=(11, 2), dtype="complex64")
     (path / "data/lost").mkdir()
     (path / "data/lost/0").write_bytes(b"x")
     details = " ".join(finding.detail for finding in open_at(path).findings())
     assert "data/below is left out" in details
     assert "data/lost is left out" in details
+    assert "data/waves is left out: its dtype complex64" in details
     assert "6 frames after the last episode" in details
 
 
