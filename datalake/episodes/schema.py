@@ -120,7 +120,7 @@ VIDEOS: Final = pa.schema(
         # `<source>/<path without its suffix>`.
         pa.field("video_id", pa.string(), nullable=False),
         pa.field("source", pa.string(), nullable=False),
-        # The camera.
+        # The camera, as its source names it; the spans of episodes say which feature shows it.
         pa.field("feature", pa.string(), nullable=False),
         pa.field("path", pa.string()),
         pa.field("stamp", pa.string()),

@@ -89,9 +89,11 @@ def set_task(
                 changed.append(row)
         return with_columns(batch, {key: columns[key] for key in ("task", "tasks", "domain")})
 
-    # Once to see what there is to do, and once to do it: what is held is a row number an episode.
-    for _ in rewritten(before, rewrite):
-        pass
+    # Once over what is looked at, to see what there is to do, and once over all to do it.
+    start = 0
+    for batch in before.episodes.scan(["task", "tasks", "domain", "source", "embodiment"]):
+        rewrite(batch, range(start, start + batch.num_rows))
+        start += batch.num_rows
     for old in texts or ():
         if old not in found:
             raise NotFoundError(
