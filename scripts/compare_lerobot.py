@@ -219,7 +219,7 @@ def compare(given: argparse.Namespace) -> int:
     import lerobot
 
     plan = json.loads(given.inside.read_text())
-    dataset = real_lerobot.open_dataset(given.export)
+    dataset = real_lerobot.open_dataset(real_lerobot.readable(given.export))
     tally = Tally()
     _compare_metadata(dataset, plan, tally)
     start = 0

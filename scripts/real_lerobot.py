@@ -39,15 +39,13 @@ def prepare() -> None:
         torch._declared_for_torchvision = library  # type: ignore[attr-defined]
 
 
-def open_dataset(root: Path, **options: Any) -> Any:
-    """The dataset at `root`, by `lerobot`'s own class.
+def readable(root: Path) -> Path:
+    """The dataset at `root`, or where it is of version 2.1 what `lerobot`'s converter makes of it.
 
-    One of version 2.1 is converted by `lerobot`'s own converter first, in a temporary copy.
+    The converter works on a copy in a temporary folder.
     """
     import json
     import shutil
-
-    from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     version = json.loads((root / "meta/info.json").read_text())["codebase_version"]
     if version == "v2.1":
@@ -58,4 +56,11 @@ def open_dataset(root: Path, **options: Any) -> Any:
         convert_dataset("export", root=below, push_to_hub=False)
         print(f"{root.name} is of version 2.1: lerobot's own converter made 3.0 of a copy")
         root = below / "export"
+    return root
+
+
+def open_dataset(root: Path, **options: Any) -> Any:
+    """The dataset at `root`, of version 3.0, by `lerobot`'s own class."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
     return LeRobotDataset(f"local/{root.name}", root=root, **options)

@@ -52,7 +52,8 @@ def train(given: argparse.Namespace) -> int:
     torch.manual_seed(0)
     torch.set_num_threads(2)
     resize = v2.Resize((given.pixels, given.pixels))
-    meta = real_lerobot.open_dataset(given.export).meta
+    root = real_lerobot.readable(given.export)
+    meta = real_lerobot.open_dataset(root).meta
     features = dataset_to_policy_features(meta.features)
     for name, feature in features.items():
         if name in meta.camera_keys:
@@ -74,7 +75,7 @@ def train(given: argparse.Namespace) -> int:
         device="cpu",
     )
     dataset = real_lerobot.open_dataset(
-        given.export,
+        root,
         delta_timestamps=resolve_delta_timestamps(config, meta),
         image_transforms=resize if meta.camera_keys else None,
     )
