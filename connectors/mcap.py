@@ -16,8 +16,10 @@ zstd; checksums are tested.
 
 Features, unless options say otherwise: the topic that looks like a state is `observation.state`,
 the one that looks like an action `action`, every topic of pictures `observation.images.<camera>`,
-and each number, array of numbers and text of the other topics `observation.<topic>.<field>`. What
-was chosen is said in findings. The first recording that can be read decides for all.
+and each number, array of numbers and text of the other topics `observation.<topic>.<field>`; of
+these are left out, unless `topics` names them, those with less than a message a second, those that
+begin more than a second late, transforms, logs and point clouds. What was chosen and left out is
+said in findings. The first recording that can be read decides for all.
 
 Times: frames stand at a common rate, `fps`: by default that of the slowest camera, without cameras
 that of the state, rounded to a whole number. `resample` says which message a frame takes; see
@@ -40,6 +42,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -65,6 +68,7 @@ __all__ = ["CONNECTOR", "Mcap"]
 _DEFAULT_FPS: Final = 30.0
 _MAX_AGE_S: Final = 0.5
 _MOST_TRIED: Final = 5
+_MOST_LOOKED: Final = 32
 _CLOCKS: Final = ("log", "publish", "header")
 _TELLING_LAG_S: Final = 0.02
 
@@ -92,14 +96,13 @@ class Mcap:
 
     def detect(self, root: Location) -> Evidence | None:
         """An MCAP file, or a folder that holds some or a ROS 2 bag."""
-        try:
-            _, bags = _find(root)
-        except NotFoundError:
+        # Any corpus is asked, and some have a great many folders.
+        bags = _one(root)[1] or tuple(islice(find_bags(Tree(root), _MOST_LOOKED), _MOST_LOOKED))
+        if not bags:
             return None
-        files = [path for bag in bags for path in bag.paths]
         good = sum(bag.fault is None for bag in bags)
-        seen = f"{len(bags)} recordings in {len(files)} files, {good} of them whole"
-        return Evidence(self.name, 0.95 if good else 0.6, (seen,))
+        seen = f"{len(bags)}{'' if len(bags) < _MOST_LOOKED else ' or more'} recordings"
+        return Evidence(self.name, 0.95 if good else 0.6, (f"{seen}, {good} of them whole",))
 
     def open(self, root: Location, options: Mapping[str, str]) -> McapCorpus:
         """Open recordings. If none can be read all episodes are refused.
@@ -130,13 +133,8 @@ CONNECTOR: Final = Mcap()
 
 def _find(root: Location) -> tuple[Tree, tuple[Bag, ...]]:
     """The recordings at an address, and the folder that they are relative to."""
-    tree = Tree(root)
-    if root.name.lower().endswith(".mcap") and not tree.names():
-        above = tree.above()
-        bag = one_file(above, root.name) if above else None
-        if above and bag:
-            return above, (bag,)
-    bags = tuple(find_bags(tree))
+    tree, bags = _one(root)
+    bags = bags or tuple(find_bags(tree))
     if not bags:
         raise NotFoundError(
             "There is no recording",
@@ -144,6 +142,16 @@ def _find(root: Location) -> tuple[Tree, tuple[Bag, ...]]:
             expected="an .mcap file, a folder of them, or a ROS 2 bag with its metadata.yaml",
         )
     return tree, bags
+
+
+def _one(root: Location) -> tuple[Tree, tuple[Bag, ...]]:
+    """The recording at the address of a file, and its folder; none where it is a folder."""
+    tree = Tree(root)
+    above = tree.above()
+    if above and root.name.lower().endswith(".mcap") and not tree.names():
+        bag = one_file(above, root.name)
+        return (above, (bag,)) if bag else (tree, ())
+    return tree, ()
 
 
 def _first_readable(

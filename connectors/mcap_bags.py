@@ -6,6 +6,7 @@ is one of its own.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -49,21 +50,33 @@ def one_file(tree: Tree, name: str) -> Bag | None:
     return _bag(tree, stem(name), [name], stamps)
 
 
-def find_bags(tree: Tree, folder: str = "", depth: int = 0) -> Iterator[Bag]:
-    """The recordings in a folder and below it, by name, numbers in their own order."""
+def find_bags(tree: Tree, most_folders: int | None = None) -> Iterator[Bag]:
+    """The recordings in a folder and below it, by name, numbers in their own order.
+
+    Args:
+        tree: the folder.
+        most_folders: how many folders are looked at; None: all.
+    """
+    budget = iter(range(most_folders)) if most_folders else itertools.count()
+    return _find(tree, "", 0, budget)
+
+
+def _find(tree: Tree, folder: str, depth: int, budget: Iterator[int]) -> Iterator[Bag]:
+    if next(budget, None) is None:
+        return
     stamps = tree.stamps(folder)
     if _METADATA in stamps and any(name.endswith((*SUFFIXES, *_PACKED)) for name in stamps):
         yield _rosbag(tree, folder, stamps)
         return
-    entries: dict[str, str] = {name: "file" for name in stamps if name.endswith(".mcap")}
+    is_folder = {name: False for name in stamps if name.endswith(".mcap")}
     if depth < _DEEPEST:
-        entries |= dict.fromkeys(tree.folders(folder), "folder")
-    for name in sorted(entries, key=_natural):
-        if entries[name] == "file":
-            path = posixpath.join(folder, name)
-            yield _bag(tree, stem(path), [path], {path: stamps[name]})
+        is_folder |= dict.fromkeys(tree.folders(folder), True)
+    for name in sorted(is_folder, key=_natural):
+        path = posixpath.join(folder, name)
+        if is_folder[name]:
+            yield from _find(tree, path, depth + 1, budget)
         else:
-            yield from find_bags(tree, posixpath.join(folder, name), depth + 1)
+            yield _bag(tree, stem(path), [path], {path: stamps[name]})
 
 
 def _rosbag(tree: Tree, folder: str, stamps: dict[str, tuple[int | None, str]]) -> Bag:

@@ -35,6 +35,7 @@ _LEFT_OUT: Final = re.compile(
 )
 _NO_VALUES: Final = re.compile(r"^header\.|^layout\.|(^|\.)frame_id$")
 _MOST_ELEMENTS: Final = 4096
+_LATEST_BEGIN_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,8 @@ def _why_not(
         return f"{sample.channel.short_type} is no state of a robot"
     if topic not in main and not sample.is_steady:
         return "it has less than a message a second"
+    if topic not in main and sample.begins_s > _LATEST_BEGIN_S:
+        return f"it begins {sample.begins_s:.1f} s after the others, and frames begin with all"
     if not any(not _NO_VALUES.search(name) for name in sample.fields):
         return "its messages hold no value"
     return None

@@ -24,6 +24,8 @@ MAGIC: Final = b"\x89MCAP0\r\n"
 _SQLITE: Final = b"SQLite format 3\0"
 # In nanoseconds: that is in 2116. Differences of such times fit 64 bits.
 _LATEST: Final = 1 << 62
+# What mcap's parsers raise for damaged records.
+_DAMAGES: Final = (ValueError, KeyError, OverflowError, MemoryError, RuntimeError, struct.error)
 _LFS: Final = b"version https://git-lfs"
 
 
@@ -116,7 +118,7 @@ def _of_stream(handle: IO[bytes], path: str, wanted: Callable[[str], bool]) -> I
             return
         except EOFError as error:
             raise RefusedError(Reason.TRUNCATED, f"{path} ends within a record") from error
-        except (McapError, ValueError, struct.error, RuntimeError, MemoryError, KeyError) as error:
+        except (McapError, *_DAMAGES) as error:
             raise RefusedError(Reason.CORRUPT, f"{path} is damaged: {error}") from error
         except Exception as error:
             # The decompressors have errors of their own, lz4 and zstd each another.

@@ -19,6 +19,7 @@ __all__ = ["Sample", "sample_recording"]
 
 _MOST_MESSAGES: Final = 20_000
 _MOST_BYTES: Final = 256 << 20
+_SLOWEST_NS: Final = 1_000_000_000
 _ENOUGH: Final = 40
 """Messages of a topic from which its rate is known."""
 
@@ -38,7 +39,9 @@ class Sample:
     fault: str | None = None
     """Why messages cannot be read."""
     is_steady: bool = True
-    """Whether there is a message a second at least."""
+    """Whether a message comes every second at least, by the median interval."""
+    begins_s: float = 0.0
+    """How long after the first message of all the topic's first comes."""
 
     @property
     def is_camera(self) -> bool:
@@ -111,8 +114,8 @@ def _is_enough(found: dict[str, Sample], num_messages: int, num_bytes: int) -> b
 
 
 def _mark_steady(found: dict[str, Sample]) -> None:
-    ends = [time for sample in found.values() for time in (sample.times[0], sample.times[-1])]
-    seconds = (max(ends) - min(ends)) / 1e9 if ends else 0.0
+    first = min((min(sample.times) for sample in found.values()), default=0)
     for sample in found.values():
-        times = np.asarray(sample.times)
-        sample.is_steady = len(times) > 1 and len(times) >= seconds - 1
+        steps = np.diff(np.sort(np.asarray(sample.times, np.int64)))
+        sample.is_steady = len(steps) > 1 and float(np.median(steps)) <= _SLOWEST_NS
+        sample.begins_s = (min(sample.times) - first) / 1e9

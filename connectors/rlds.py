@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from connectors.options import check_options, choice
@@ -52,7 +53,8 @@ __all__ = ["CONNECTOR", "RLDS"]
 _FEATURES: Final = "features.json"
 _INFO: Final = "dataset_info.json"
 _DEFAULT_FPS: Final = 10.0
-_MAX_FOLDERS: Final = 200
+# Of one level; any corpus is asked whether it is RLDS, and some have a great many.
+_MAX_FOLDERS: Final = 64
 
 
 class RLDS:
@@ -146,11 +148,8 @@ def _versions(root: Location) -> Iterator[Tree]:
         if found:
             yield from sorted(found, key=lambda tree: _version_key(tree.root.name))
             return
-        level = [
-            Tree(tree.root.join(name))
-            for tree in level[:_MAX_FOLDERS]
-            for name in tree.folders()[:_MAX_FOLDERS]
-        ]
+        below = (Tree(tree.root.join(name)) for tree in level for name in tree.folders())
+        level = list(islice(below, _MAX_FOLDERS))
 
 
 def _version_key(name: str) -> tuple[tuple[int, ...], str]:

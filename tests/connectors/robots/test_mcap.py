@@ -492,6 +492,14 @@ def test_a_damaged_chunk_is_found_by_its_checksum(tmp_path: Path) -> None:
     assert "crc" in bad.detail
 
 
+def test_a_time_far_away_is_named_and_costs_no_memory(tmp_path: Path) -> None:
+    sent = [*_arm(), Sent(STATE, START + 10**9 * SECOND, joint_state(START, [1, 2, 3]))]
+    sent.append(Sent(CAMERA, START + 10**9 * SECOND, compressed(START, jpeg(0))))
+    bad = _refused(_write(tmp_path, ros_mcap(sent)), gaps="keep")
+    assert bad.reason is Reason.BAD_TIMESTAMPS
+    assert "1000000000 s after the first" in bad.detail
+
+
 def test_a_recording_without_messages_leaves_nothing_to_read(tmp_path: Path) -> None:
     corpus = _open(_write(tmp_path, ros_mcap([])))
     (finding,) = corpus.findings()
