@@ -14,6 +14,7 @@ from datalake.detection import connector
 from datalake.episodes.check import check_corpus
 from datalake.episodes.validation import Checks
 from datalake.errors import ConfigError
+from datalake.lake import open_lake
 from datalake.quarantine import Reason
 from datalake.recording import (
     BadEpisode,
@@ -52,6 +53,22 @@ def test_broken_datasets(datasets: Path, folder: str) -> None:
     # A warning is due where nothing is as bad as an error.
     if kind.severity is Severity.WARNING:
         assert not [f for f in found if f.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("folder", "came"),
+    [
+        ("v2.1-info_empty", "refused: empty_metadata"),
+        ("v2.1-nan_action", "1 in quarantine"),
+        ("v3.0-video_pointer", "3 in quarantine"),
+        ("v2.1-task_without_text", "all in"),
+    ],
+)
+def test_an_ingest_agrees(datasets: Path, tmp_path: Path, folder: str, came: str) -> None:
+    found = zoo.verdict(datasets / folder)
+    assert zoo.due_at_ingest(KINDS[folder], found) == came
+    lake = open_lake(tmp_path / "lake", create=True)
+    assert zoo.at_ingest(lake, datasets / folder) == came
 
 
 def test_flipped_bytes_show_only_where_pictures_are_decoded(datasets: Path) -> None:
