@@ -192,7 +192,7 @@ class EpisodeReport:
     def _warnings(self) -> list[str]:
         lines = []
         for reason, num in self.warnings.most_common():
-            lines.append(_line(num, f"warnings: {reason}"))
+            lines.append(_line(num, f"warned of: {reason}"))
             shown = [finding for finding in self.examples if finding.reason == reason]
             for finding in shown:
                 place = finding.episode_id or finding.origin or self.corpus

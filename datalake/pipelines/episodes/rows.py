@@ -7,7 +7,6 @@ beyond that: every feature has a column, and every column its type.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -214,7 +213,9 @@ def _success(data: EpisodeData) -> bool | None:
 
 def _total_reward(data: EpisodeData) -> float | None:
     rewards = _numbers(data, _REWARD)
-    return None if rewards is None else math.fsum(rewards.ravel().tolist())
+    # Some rewards may be NaN or infinite, and so is the sum then.
+    with np.errstate(invalid="ignore"):
+        return None if rewards is None else float(np.sum(rewards, dtype=np.float64))
 
 
 def _timestamp_error_s(frames: pa.Table, fps: float) -> float | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from datalake.episodes import EpisodeSet, open_episodes
@@ -229,6 +230,28 @@ def test_an_error_that_nobody_foresaw_names_the_episode(
     monkeypatch.setattr(OpenedToy, "read", breaking)
     with pytest.raises(StoreError, match=r"toy\.json:0.*does not know why"):
         run(lake, corpus)
+
+
+def test_numbers_that_are_none_and_tasks_without_text_are_warned_of(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = ToyCorpus(tmp_path / "it's ünïcode ☃", features=FEATURES[:3])
+    corpus.add(3, video=None, task="")
+    corpus.write()
+
+    def infinite(*args: Any) -> pa.Table:
+        frames = frames_of(*args)
+        rewards = pa.array(np.array([np.inf, -np.inf, np.nan], np.float32))
+        at = frames.column_names.index("next.reward")
+        return frames.set_column(at, "next.reward", rewards)
+
+    monkeypatch.setattr("tests.pipelines.episodes.corpora.frames_of", infinite)
+    report = run(lake, corpus)
+    assert report.num_added == 1
+    assert {"non_finite", "no_task"} <= report.warnings.keys()
+    [row] = open_episodes(lake, "g1").episodes.scan().read_all().to_pylist()
+    assert np.isnan(row["total_reward"])
+    assert row["domain"] == "it's ünïcode ☃/toy arm"
 
 
 def test_what_becomes_of_bad_episodes_is_a_choice(lake: Lake, tmp_path: Path) -> None:
