@@ -203,7 +203,7 @@ def split(
     )
     if into is None:
         version = episodes.version
-        if not dry_run:
+        if splits and not dry_run:
             version = _write_column(episodes, splits, lineage).version
         return [
             _change(episodes, each, chosen, name, episodes.version, version, dry_run=dry_run)
