@@ -95,9 +95,9 @@ def take(times: Times, grid: Times, rule: str, max_age_s: float) -> Taken:
         index = np.where(np.abs(times[after] - grid) < np.abs(grid - times[before]), after, before)
     age = np.abs(grid - times[index])
     stale = np.flatnonzero(age > max_age_s * _NANOSECONDS)
-    low, high = np.searchsorted(times, [grid[0], grid[-1]], side="left")
-    inside = np.arange(low, min(high + 1, len(times)))
-    inside = inside[times[inside] <= grid[-1]]
+    inside = np.arange(
+        np.searchsorted(times, grid[0], side="left"), np.searchsorted(times, grid[-1], side="right")
+    )
     return Taken(
         index,
         num_messages=len(times),
