@@ -295,7 +295,11 @@ class LeRobotCorpus:
         if not pa.types.is_integer(frames["task_index"].type):
             return {}
         numbers = frames["task_index"].unique().to_pylist()
-        return {number: self._tasks[number] for number in numbers if number in self._tasks}
+        tasks = {number: self._tasks[number] for number in numbers if number in self._tasks}
+        # The list of tasks may be lost; an episode's own metadata repeat its texts.
+        if not tasks and len(texts) == len(numbers) == 1:
+            return {numbers[0]: texts[0]}
+        return tasks
 
 
 class _Files:

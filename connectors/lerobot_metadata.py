@@ -69,11 +69,13 @@ def _value_of(text: bytes) -> Any:
     return value
 
 
-def read_json_lines(tree: Tree, path: str) -> tuple[list[Line], list[Finding]]:
+def read_json_lines(
+    tree: Tree, path: str, severity: Severity = Severity.ERROR
+) -> tuple[list[Line], list[Finding]]:
     """The objects of a JSON Lines file with their line numbers, and what is wrong with it."""
     data = _read(tree, path)
     if isinstance(data, tuple):
-        return [], [faulty(data, path)]
+        return [], [faulty(data, path, severity)]
     rows: list[Line] = []
     findings = []
     for number, line in enumerate(data.splitlines(), start=1):
@@ -87,7 +89,7 @@ def read_json_lines(tree: Tree, path: str) -> tuple[list[Line], list[Finding]]:
             rows.append((number, row))
         else:
             problem = (Reason.EMPTY_METADATA, f"line {number} is no JSON object")
-            findings.append(faulty(problem, path))
+            findings.append(faulty(problem, path, severity))
     return rows, findings
 
 

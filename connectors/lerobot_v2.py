@@ -19,7 +19,7 @@ from connectors.lerobot_info import Info
 from connectors.lerobot_metadata import faulty, read_json_lines
 from connectors.tree import Tree
 from datalake.quarantine import Reason
-from datalake.recording import Finding
+from datalake.recording import Finding, Severity
 
 __all__ = ["LayoutV2"]
 
@@ -42,7 +42,7 @@ class LayoutV2:
 
     def tasks(self) -> tuple[dict[int, str], list[Finding]]:
         """The rows of `meta/tasks.jsonl`."""
-        rows, findings = read_json_lines(self.tree, _TASKS)
+        rows, findings = read_json_lines(self.tree, _TASKS, Severity.WARNING)
         tasks = {}
         for number, row in rows:
             index, text = row.get("task_index"), row.get("task")
@@ -50,7 +50,7 @@ class LayoutV2:
                 tasks[index] = text
             else:
                 problem = (Reason.NO_TASK, f"line {number} lacks task_index or task")
-                findings.append(faulty(problem, _TASKS))
+                findings.append(faulty(problem, _TASKS, Severity.WARNING))
         return tasks, findings
 
     def entries(self, *, with_stats: bool = False) -> Iterator[Entry | Finding]:

@@ -48,15 +48,15 @@ class LayoutV3:
         """The rows of `meta/tasks.parquet`, whose texts are an index of pandas."""
         table = read_parquet(self.tree, _TASKS)
         if isinstance(table, tuple):
-            return {}, [faulty(table, _TASKS)]
+            return {}, [faulty(table, _TASKS, Severity.WARNING)]
         text = next((n for n in ("task", "__index_level_0__") if n in table.column_names), None)
         if text is None or "task_index" not in table.column_names:
             found = ", ".join(table.column_names)
             problem = (Reason.NO_TASK, f"expected columns task_index and task, found {found}")
-            return {}, [faulty(problem, _TASKS)]
+            return {}, [faulty(problem, _TASKS, Severity.WARNING)]
         if not pa.types.is_integer(table["task_index"].type):
             problem = (Reason.NO_TASK, f"task_index holds {table['task_index'].type}")
-            return {}, [faulty(problem, _TASKS)]
+            return {}, [faulty(problem, _TASKS, Severity.WARNING)]
         pairs = zip(table["task_index"].to_pylist(), table[text].to_pylist(), strict=True)
         return {index: str(task or "") for index, task in pairs if index is not None}, []
 

@@ -418,8 +418,8 @@ def _of_metadata() -> Iterator[Kind]:
         Reason.INDEX_GAP,
         WARNING,
     )
-    yield Kind("tasks_absent", V21, partial(_removed, tasks), lost)
-    yield Kind("tasks_cut", V30, partial(_cut, TASKS_V30, 0.9), lost)
+    yield Kind("tasks_absent", V21, partial(_removed, tasks), lost, WARNING)
+    yield Kind("tasks_cut", V30, partial(_cut, TASKS_V30, 0.9), lost, WARNING)
     yield Kind(
         "task_without_text",
         V21,
