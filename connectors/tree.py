@@ -17,12 +17,17 @@ from typing import IO, Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from connectors.rows import BATCH_ROWS
 from datalake.connector import AUDIO_SUFFIXES, FILES
 from datalake.errors import CredentialsError, NotFoundError, StoreError
 from datalake.uri import Location
 
-__all__ = ["Tree", "find_root", "is_audio", "stem"]
+__all__ = ["BATCH_ROWS", "LFS_MARK", "Tree", "find_root", "is_audio", "stem"]
+
+BATCH_ROWS: Final = 4096
+"""Rows of a batch of files or of a protocol."""
+
+LFS_MARK: Final = b"version https://git-lfs"
+"""How a pointer of Git-LFS begins, which lies where a large file was not downloaded."""
 
 _STAMP_KEYS: Final = (
     "ETag",

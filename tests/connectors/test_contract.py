@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from connectors import (
+from connectors.speech import (
     asvspoof5,
     asvspoof2019,
     asvspoof2021,

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 import connectors
-from connectors import asvspoof5, asvspoof2019, asvspoof2021, fake_or_real, in_the_wild, mlaad
-from connectors import audio_folder as folders
+from connectors.speech import (
+    asvspoof5,
+    asvspoof2019,
+    asvspoof2021,
+    fake_or_real,
+    in_the_wild,
+    mlaad,
+)
+from connectors.speech import audio_folder as folders
 from datalake import plugins
 from datalake.connector import Corpus
 from datalake.errors import ConfigError, InputError, NotFoundError
@@ -250,7 +257,7 @@ def test_mlaad(tmp_path: Path) -> None:
 
 
 def test_wavefake_keeps_equal_ids_apart(tmp_path: Path) -> None:
-    from connectors import wavefake
+    from connectors.speech import wavefake
 
     root = laid(tmp_path, minicorpora.wavefake())
     whole = wavefake.CONNECTOR.open(locate(root), {})

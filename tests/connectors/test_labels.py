@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.labels import BadLabelError, generator_of, label_of
+from connectors.speech.labels import BadLabelError, generator_of, label_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import connectors
-from connectors.manifest import CONNECTOR
+from connectors.speech.manifest import CONNECTOR
 from datalake.connector import Corpus
 from datalake.errors import ConfigError, InputError, LakeError, SchemaError
 from datalake.testing.connector_suite import lay_down

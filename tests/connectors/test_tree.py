@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.rows import BATCH_ROWS, Row, extra_fields, to_batches
+from connectors.speech.rows import BATCH_ROWS, Row, extra_fields, to_batches
 from connectors.tree import Tree
 from datalake.errors import CredentialsError, NotFoundError
 from datalake.uri import Location, locate

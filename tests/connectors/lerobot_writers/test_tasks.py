@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.lerobot_tasks import number_tasks, tasks_parquet
+from connectors.lerobot.writing.tasks import number_tasks, tasks_parquet
 from datalake.errors import InputError
 
 FOUND = st.lists(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectors import lerobot_v30_videos, lerobot_v30_writer
+from connectors.lerobot.writing import v30, v30_videos
 from datalake.episodes import open_episodes
 from datalake.episodes.statistics import summarise_set
 from datalake.errors import InputError
@@ -246,9 +246,9 @@ def test_files_can_be_kept(robots: Lake, export: Export) -> None:
 
 
 def test_files_are_rolled(robots: Lake, export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lerobot_v30_writer, "_LIMIT_BYTES", 5_000)
-    monkeypatch.setattr(lerobot_v30_writer, "_GROUP_ROWS", 2)
-    monkeypatch.setattr(lerobot_v30_videos, "_LIMIT_BYTES", 3_000)
+    monkeypatch.setattr(v30, "_LIMIT_BYTES", 5_000)
+    monkeypatch.setattr(v30, "_GROUP_ROWS", 2)
+    monkeypatch.setattr(v30_videos, "_LIMIT_BYTES", 3_000)
     path, _ = export(robots, "g1", "v30")
     rows = episodes_of(path)
     assert [row["episode_index"] for row in rows] == list(range(5))

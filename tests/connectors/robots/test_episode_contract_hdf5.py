@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from connectors import aloha, libero, robomimic
+from connectors.hdf5 import aloha, libero, robomimic
 from datalake.testing.episode_connector_suite import EpisodeConnectorSuite
 from tests.connectors.robots import demos
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from connectors import umi
+from connectors.umi import connector as umi
 from datalake.testing.episode_connector_suite import EpisodeConnectorSuite
 from tests.connectors.robots import buffers
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectors.lerobot import CONNECTOR
-from connectors.lerobot_corpus import LeRobotCorpus
+from connectors.lerobot.connector import CONNECTOR
+from connectors.lerobot.corpus import LeRobotCorpus
 from datalake.quarantine import Reason
 from datalake.recording import BadEpisode, EpisodeData, Severity
 from datalake.testing.episode_connector_suite import LFS_POINTER, EpisodeConnectorSuite, read_all

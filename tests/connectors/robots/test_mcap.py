@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from mcap.writer import CompressionType
 
-from connectors.mcap import CONNECTOR
-from connectors.mcap_corpus import McapCorpus
+from connectors.mcap.connector import CONNECTOR
+from connectors.mcap.corpus import McapCorpus
 from datalake.errors import ConfigError
 from datalake.quarantine import Reason
 from datalake.recording import BadEpisode, EpisodeData, Severity

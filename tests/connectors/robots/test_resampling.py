@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from connectors.resampling import RULES, grid_of, interpolated, median_rate_hz, take
+from connectors.mcap.resampling import RULES, grid_of, interpolated, median_rate_hz, take
 
 SECOND = 1_000_000_000
 

@@ -18,9 +18,9 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from connectors.rlds import CONNECTOR
-from connectors.rlds_corpus import RLDSCorpus
-from connectors.tfrecord import masked_crc32c
+from connectors.rlds.connector import CONNECTOR
+from connectors.rlds.corpus import RLDSCorpus
+from connectors.rlds.tfrecord import masked_crc32c
 from datalake.errors import ConfigError, InputError
 from datalake.quarantine import Reason
 from datalake.recording import BadEpisode, EpisodeData, Severity

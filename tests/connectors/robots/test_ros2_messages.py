@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rosbags.interfaces import Nodetype
 
-from connectors.message_fields import Nanoseconds
+from connectors.mcap.message_fields import Nanoseconds
+from connectors.mcap.ros2_cdr import decode_cdr
+from connectors.mcap.ros2_definitions import parse_definitions
 from connectors.refused import RefusedError
-from connectors.ros2_cdr import decode_cdr
-from connectors.ros2_definitions import parse_definitions
 from datalake.quarantine import Reason
 from tests.connectors.robots.recordings import STORE, TYPES, joint_state
 

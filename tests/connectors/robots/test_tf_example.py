@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.refused import RefusedError
-from connectors.tf_example import parse_example
+from connectors.rlds.tf_example import parse_example
 
 
 def _example_class() -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zarr
 
-from connectors import umi
+from connectors.umi import connector as umi
 from datalake.detection import detect
 from datalake.errors import ConfigError, InputError, NotFoundError
 from datalake.recording import EpisodeData

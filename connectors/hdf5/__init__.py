@@ -1,0 +1,1 @@
+"""Connectors of demonstrations in HDF5: robomimic, LIBERO and ALOHA."""

@@ -1,0 +1,1 @@
+"""LeRobot datasets, read here and written in `writing`."""

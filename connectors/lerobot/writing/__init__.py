@@ -1,0 +1,1 @@
+"""Writers of LeRobot datasets: what an episode set holds, as the library `lerobot` opens it."""

@@ -1,0 +1,1 @@
+"""MCAP recordings and ROS 2 bags: messages of many rates, brought to one."""

@@ -1,0 +1,1 @@
+"""RLDS as TensorFlow Datasets writes it, read without TensorFlow."""

@@ -1,0 +1,1 @@
+"""Replay buffers in Zarr, as UMI and diffusion policy write them."""
