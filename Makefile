@@ -18,7 +18,8 @@ BIN := $(VENV)/bin
 PIP_FLAGS ?=
 PYTHON ?= $(shell scripts/find_python.sh)
 
-.PHONY: help demo test test-slow bench bench-selection bench-ingest bench-take check format clean
+.PHONY: help demo test test-slow bench bench-selection bench-ingest bench-take bench-packing \
+	bench-decode bench-episodes check format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,7 +51,7 @@ test: check
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow
 
-bench: bench-take bench-selection bench-ingest
+bench: bench-take bench-selection bench-ingest bench-packing bench-decode
 
 bench-take: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/take.py --rounds 200
@@ -62,6 +63,17 @@ bench-selection: $(VENV)/.installed-test
 bench-ingest: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/ingest.py --rounds 5
 	$(BIN)/python benchmarks/ingest.py --memory 20000 200000
+
+bench-packing: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/packing.py
+
+bench-decode: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/decode.py
+
+# Needs an environment with the real lerobot package, whose versions clash with ours:
+#   make bench-episodes LEROBOT_PYTHON=/path/to/python DATASET=/path/to/dataset
+bench-episodes: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/ingest_episodes.py $(DATASET) --lerobot-python $(LEROBOT_PYTHON)
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
