@@ -485,7 +485,16 @@ def _of_rows() -> Iterator[Kind]:
         WARNING,
     )
     yield Kind("shape_changed", V21, _wider_state, Reason.SHAPE_CHANGED)
-    yield Kind("type_changed", V30, partial(_table_with, DATA_V30, _doubled), Reason.SHAPE_CHANGED)
+    yield Kind(
+        "other_type_throughout",
+        V30,
+        partial(_table_with, DATA_V30, _doubled),
+        Reason.SHAPE_CHANGED,
+        WARNING,
+    )
+    yield Kind(
+        "type_changed", V21, partial(_table_with, data_v21(1), _doubled), Reason.SHAPE_CHANGED
+    )
 
 
 def _of_numbers() -> Iterator[Kind]:

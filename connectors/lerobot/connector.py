@@ -4,12 +4,13 @@ Provenance: the format of the library `lerobot` of Hugging Face,
 https://github.com/huggingface/lerobot. Versions 2.x have a file an episode (`v2.py`), 3.0
 has files of many episodes (`v3.py`).
 
-Quirks: `tasks.parquet` names its texts by a pandas index whose name changed between releases.
-Names of motors stand in a list, in a list of lists or below a key. A vector of one element is
-stored as a scalar. Pictures are structs of bytes and path. Video columns are not in the Parquet
-files. Unknown keys of info.json are left alone. The path may be the dataset, the folder above it,
-or a repository's folder in the cache of the Hub (`datasets--<org>--<name>`), whose snapshot `main`
-is taken.
+Quirks: `tasks.parquet` names its texts by a pandas index whose name changed between releases. Names
+of motors stand in a list, in a list of lists or below a key. A vector of one element is stored as a
+scalar, or numbers of a frame as vectors of one element. Numbers may be stored as another type than
+declared: they are taken as stored, with a warning. Pictures are structs of bytes and path. Video
+columns are not in the Parquet files. Unknown keys of info.json are left alone. The path may be the
+dataset, the folder above it, or a repository's folder in the cache of the Hub
+(`datasets--<org>--<name>`), whose snapshot `main` is taken.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 from connectors.lerobot.corpus import Layout, LeRobotCorpus
 from connectors.lerobot.info import InfoError, parse_info
 from connectors.lerobot.metadata import faulty, read_json
+from connectors.lerobot.stored_types import with_stored_types
 from connectors.lerobot.v2 import LayoutV2
 from connectors.lerobot.v3 import LayoutV3
 from connectors.options import check_options
@@ -84,6 +86,7 @@ class LeRobot:
             return LeRobotCorpus(source, tree.root, embodiment, None, None, fault)
         layout: Layout = (LayoutV2 if info.major == 2 else LayoutV3)(tree, info)
         tasks, findings = layout.tasks()
+        info, other_types = with_stored_types(tree, info, layout)
         return LeRobotCorpus(
             source,
             tree.root,
@@ -92,7 +95,7 @@ class LeRobot:
             layout,
             None,
             tasks,
-            tuple(findings),
+            (*findings, *other_types),
         )
 
 

@@ -108,7 +108,7 @@ class LeRobotCorpus:
     layout: Layout | None
     fault: Finding | None = None
     _tasks: dict[int, str] = field(default_factory=dict, repr=False)
-    _task_findings: tuple[Finding, ...] = field(default=(), repr=False)
+    _opening_findings: tuple[Finding, ...] = field(default=(), repr=False)
 
     @property
     def fps(self) -> float:
@@ -128,7 +128,7 @@ class LeRobotCorpus:
             if self.fault:
                 yield self.fault
             return
-        yield from self._task_findings
+        yield from self._opening_findings
         yield from self._tasks_without_text()
         numbers: list[int] = []
         num_frames = 0
@@ -296,7 +296,7 @@ class LeRobotCorpus:
         numbers = frames["task_index"].unique().to_pylist()
         tasks = {number: self._tasks[number] for number in numbers if number in self._tasks}
         # The list of tasks may be lost; an episode's own metadata repeat its texts.
-        if not tasks and len(texts) == len(numbers) == 1:
+        if not self._tasks and len(texts) == len(numbers) == 1:
             return {numbers[0]: texts[0]}
         return tasks
 

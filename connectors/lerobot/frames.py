@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datalake.recording import Feature
+from datalake.recording import BOOKKEEPING, Feature
 
 __all__ = ["formed"]
 
@@ -33,7 +33,7 @@ def formed(
         feature = declared.get(name)
         column = rows[name].combine_chunks()
         if feature is None:
-            columns[name] = column
+            columns[name] = _unnested(column) if name in BOOKKEEPING else column
         elif feature.dtype == "image":
             columns[name] = _pictures(column, read_picture)
         elif feature.is_numeric:
@@ -41,6 +41,16 @@ def formed(
         elif feature.dtype == "string":
             columns[name] = _texts(column)
     return pa.table(columns)
+
+
+def _unnested(column: pa.Array) -> pa.Array:
+    """Numbers of which some writers make lists of one, as info.json gives them the shape [1]."""
+    kept_as = column.type
+    if pa.types.is_list(kept_as) or pa.types.is_fixed_size_list(kept_as):
+        lengths = pc.list_value_length(column)
+        if not column.null_count and pc.all(pc.equal(lengths, 1)).as_py():
+            return column.flatten()
+    return column
 
 
 def _texts(column: pa.Array) -> pa.Array:

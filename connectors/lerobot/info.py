@@ -13,8 +13,17 @@ from datalake.recording import BOOKKEEPING, NUMERIC_DTYPES, Feature
 __all__ = ["Info", "InfoError", "parse_info"]
 
 _MEDIA: Final = frozenset({"image", "video", "string"})
-# Text under another name, in newer releases.
-_ALIASES: Final = {"language": "string"}
+# Text under another name, in newer releases, and names that the library datasets also takes.
+_ALIASES: Final = {
+    "language": "string",
+    "large_string": "string",
+    "str": "string",
+    "boolean": "bool",
+    "int": "int64",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+}
 
 # Of one frame's value; lists of a fixed size count in 32 bits.
 _MOST_ELEMENTS: Final = 2**31 - 1

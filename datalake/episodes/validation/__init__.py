@@ -15,6 +15,8 @@ index_gap              warning   `index` is not contiguous; nothing here reads i
 metadata_mismatch      error     episode_index is not the episode's: the rows may be another's
 bad_timestamps         error     there is none, or it is no number; goes back; is off
                                  frame_index / fps by more than the tolerance
+bad_timestamps         warning   the same, though each step is right: they begin late or drift, as
+                                 videos may too; LeRobot takes them
 shape_changed          error     a declared feature is absent, of another shape or another type;
                                  task_index is no integer; a video's pictures are of another size
 metadata_mismatch      warning   a column that no feature declares; it is left out
@@ -55,7 +57,7 @@ from datalake.episodes.validation.timing import bad_timestamps
 from datalake.episodes.validation.values import constant_action, non_finite, out_of_range
 from datalake.episodes.validation.videos import bad_videos
 from datalake.quarantine import Refusal
-from datalake.recording import EpisodeData, Finding
+from datalake.recording import EpisodeData, Finding, Severity
 from datalake.video import VideoInfo
 
 __all__ = ["Checks", "check_episode"]
@@ -99,5 +101,6 @@ def check_episode(
         # Statistics of other rows are others: no news.
         found += wrong_stats(data, checks)
     # Nor is it that no video frame stands where a wrong timestamp wants it.
-    found += bad_videos(data, fps, videos, checks, with_times=not timing)
+    is_timed = all(finding.severity is not Severity.ERROR for finding in timing)
+    found += bad_videos(data, fps, videos, checks, with_times=is_timed)
     return found

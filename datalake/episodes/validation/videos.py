@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from datalake.recording import EpisodeData, Feature, Finding, VideoSpan
 from datalake.video import VideoInfo
 
 __all__ = ["bad_videos", "frames_in"]
+
+_CHANNELS: Final = (1, 3, 4)
 
 
 def bad_videos(
@@ -93,12 +96,23 @@ def _wrong_times(
 def _wrong_size(data: EpisodeData, feature: Feature, video: VideoInfo) -> Iterator[Finding]:
     if len(feature.shape) != 3:
         return
-    # LeRobot once wrote (channels, height, width).
-    channels_first = feature.names[:1] in (("channels",), ("channel",), ("c",))
-    height, width = feature.shape[1:] if channels_first else feature.shape[:2]
+    height, width = _height_width(feature)
     if (height, width) != (video.height, video.width):
         detail = (
             f"expected pictures of {height}×{width} (height, width),"
             f" found a video of {video.height}×{video.width}"
         )
         yield error(data, Reason.SHAPE_CHANGED, detail, feature=feature.name)
+
+
+def _height_width(feature: Feature) -> tuple[int, int]:
+    """What a shape of three says, whose axes are named, or named wrong, or not at all.
+
+    LeRobot once wrote (channels, height, width), and converters go on doing so.
+    """
+    axes = [name[:1].lower() for name in feature.names]
+    sizes = dict(zip(axes, feature.shape, strict=False))
+    if sorted(axes) != ["c", "h", "w"] or sizes["c"] not in _CHANNELS:
+        is_first = feature.shape[2] not in _CHANNELS and feature.shape[0] in _CHANNELS
+        sizes = dict(zip("chw" if is_first else "hwc", feature.shape, strict=True))
+    return sizes["h"], sizes["w"]

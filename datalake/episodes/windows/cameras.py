@@ -101,7 +101,9 @@ class Cameras:
 
     def _decode(self, job: _Job) -> Pictures:
         reader = self._readers.borrow(job.video)
-        pictures = reader.at(job.times_s, self._tolerance_s)
+        # Timestamps were float32 once: after half an hour their rounding alone is 1e-4 s.
+        rounding_s = float(np.spacing(np.float32(job.times_s.max(initial=0.0))))
+        pictures = reader.at(job.times_s, self._tolerance_s + rounding_s)
         self._readers.give_back(job.video, reader)
         return pictures
 

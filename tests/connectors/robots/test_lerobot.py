@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -269,6 +270,43 @@ def test_what_has_another_shape_stays_as_it_is(tmp_path: Path) -> None:
     data = read_all(_open(root))[0]
     assert isinstance(data, EpisodeData)
     assert data.frames["action"].to_pylist() == ragged.to_pylist()
+
+
+def _stored_as(root: Path, name: str, column: Any) -> None:
+    for path in root.glob("data/*/*.parquet"):
+        table = pq.read_table(path)
+        place = table.schema.get_field_index(name)
+        pq.write_table(table.set_column(place, name, column(table[name])), path)
+
+
+def test_numbers_stored_as_another_type_are_taken_so(dataset: Path) -> None:
+    """info.json by hand, the files by pandas; lerobot does not mind."""
+    before = [data.frames["action"].to_pylist() for data in read_all(_open(dataset))]
+    _stored_as(dataset, "action", lambda c: c.cast(pa.list_(pa.float64())))
+    assert _findings(dataset) == [(Reason.SHAPE_CHANGED, Severity.WARNING)]
+    corpus = _open(dataset)
+    (action,) = [feature for feature in corpus.features if feature.name == "action"]
+    assert action.dtype == "float64"
+    read = read_all(corpus)
+    assert {data.frames["action"].type for data in read} == {action.arrow_type}
+    assert [data.frames["action"].to_pylist() for data in read] == before
+
+
+def test_bookkeeping_in_lists_of_one(dataset: Path) -> None:
+    before = [data.frames["timestamp"] for data in read_all(_open(dataset))]
+    _stored_as(
+        dataset, "timestamp", lambda c: pa.array([[t] for t in c.to_pylist()], pa.list_(c.type))
+    )
+    assert [data.frames["timestamp"] for data in read_all(_open(dataset))] == before
+
+
+def test_other_names_of_types(tmp_path: Path) -> None:
+    root = write_v2(tmp_path / "toy")
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"]["action"]["dtype"] = "float"
+    (root / "meta/info.json").write_text(json.dumps(info))
+    assert _findings(root) == []
+    assert {feature.name: feature.dtype for feature in _open(root).features}["action"] == "float32"
 
 
 @needs_real
