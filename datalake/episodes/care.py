@@ -9,11 +9,17 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from datalake.episodes.episode_set import PARTS, named_versions, open_episodes, require_set
+from datalake.episodes.episode_set import (
+    PARTS,
+    EpisodeSet,
+    named_versions,
+    open_episodes,
+    require_set,
+)
 from datalake.lake import Lake
 from datalake.tables import CleanupReport, Table
 
-__all__ = ["cleanup_episodes", "drop_episodes"]
+__all__ = ["cleanup_episodes", "drop_episodes", "give_up"]
 
 _PIN: Final = "of-set."
 
@@ -74,3 +80,9 @@ def drop_episodes(lake: Lake, name: str) -> None:
     # Episodes go first: without them there is no set, whatever else is left.
     for part in PARTS:
         lake.drop(f"{name}.{part}")
+
+
+def give_up(lake: Lake, made: EpisodeSet) -> None:
+    """Remove a set that was just made and could not be filled, unless another writer filled it."""
+    if open_episodes(lake, made.name).version == made.version:
+        drop_episodes(lake, made.name)

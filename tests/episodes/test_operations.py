@@ -30,6 +30,7 @@ from datalake.episodes.operations import (
     trim,
     validate,
 )
+from datalake.episodes.operations.copying import Copier
 from datalake.episodes.operations.splitting import _largest_remainders
 from datalake.episodes.statistics import FeatureStats, summarise
 from datalake.errors import (
@@ -39,7 +40,7 @@ from datalake.errors import (
     NotFoundError,
     SchemaError,
 )
-from datalake.lake import Lake, open_lake
+from datalake.lake import Lake, Lineage, open_lake
 from datalake.recording import column_of
 from tests.robots import (
     CAMERA,
@@ -531,6 +532,29 @@ def test_a_merge_that_fails_leaves_no_set(memory: Lake, monkeypatch: pytest.Monk
     with pytest.raises(ConflictError):
         merge(memory, ["g1"], "all")
     assert memory.tables() == tables
+
+
+@pytest.mark.parametrize("act", ["merge", "split"])
+def test_a_set_that_another_writer_fills_meanwhile_stays(
+    memory: Lake, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    acts: dict[str, Callable[[], Any]] = {
+        "merge": lambda: merge(memory, ["g1"], "all"),
+        "split": lambda: split(memory, "g1", Ranges({"x": [(0, 2)]}), into={"x": "all"}),
+    }
+    write_robots(memory)
+    write_robots(memory, "other", source="other", lengths=[3])
+    publish = Copier.publish
+
+    def overtaken(copier: Copier, lineage: Lineage) -> EpisodeSet:
+        monkeypatch.undo()
+        merge(memory, ["other"], "all", union=True)
+        return publish(copier, lineage)
+
+    monkeypatch.setattr(Copier, "publish", overtaken)
+    with pytest.raises(ConflictError):
+        acts[act]()
+    assert open_episodes(memory, "all").index.episode_ids.to_pylist() == ["other/000000"]
 
 
 # Splitting --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from datalake.episodes.care import drop_episodes
+from datalake.episodes.care import give_up
 from datalake.episodes.episode_set import (
     EpisodeSet,
     create_episodes,
@@ -108,7 +108,7 @@ def merge(
         made = copier.publish(lineage)
     except BaseException:
         if held is None:
-            drop_episodes(lake, into)
+            give_up(lake, target)
         raise
     return Change(
         "merge",

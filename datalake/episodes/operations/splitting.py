@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from datalake.episodes.care import drop_episodes
+from datalake.episodes.care import give_up
 from datalake.episodes.episode_set import (
     EpisodeSet,
     create_episodes,
@@ -261,7 +261,7 @@ def _copied(
         copier.add(episodes, rows)
         return copier.publish(lineage).version
     except BaseException:
-        drop_episodes(lake, into)
+        give_up(lake, made)
         raise
 
 
