@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -419,11 +420,14 @@ class DeltaTable(TableHandle):
             files = filesystem.get_file_info(
                 pafs.FileSelector(_TAGS, allow_not_found=True, recursive=False)
             )
-            return {
-                info.base_name.removesuffix(".json"): _read_json(filesystem, info.path)["version"]
-                for info in files
-                if info.is_file and info.base_name.endswith(".json")
-            }
+            tags = {}
+            for info in files:
+                if info.is_file and info.base_name.endswith(".json"):
+                    # One that goes meanwhile is none any more.
+                    with suppress(FileNotFoundError):
+                        said = _read_json(filesystem, info.path)
+                        tags[info.base_name.removesuffix(".json")] = said["version"]
+            return tags
 
     def _set_tag(self, name: str, version: int | None) -> None:
         filesystem, path = _filesystem(self._location), f"{_TAGS}/{name}.json"
@@ -668,10 +672,16 @@ def _read_json(filesystem: pafs.FileSystem, path: str) -> Any:
 
 
 def _write_json(filesystem: pafs.FileSystem, path: str, value: object) -> None:
-    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+    folder, _, name = path.rpartition("/")
+    filesystem.create_dir(folder, recursive=True)
+    # Whole or not at all: an object store puts it so, and on a disk a rename does.
+    is_local = isinstance(filesystem, pafs.SubTreeFileSystem)
+    written = f"{folder}/.{name}.{uuid.uuid4().hex}" if is_local else path
     # Buffered, as delta-rs's streams take bytes and an unbuffered one would hand them a view.
-    with filesystem.open_output_stream(path, buffer_size=1 << 16) as stream:
+    with filesystem.open_output_stream(written, buffer_size=1 << 16) as stream:
         stream.write(json.dumps(value).encode())
+    if is_local:
+        filesystem.move(written, path)
 
 
 def _add(path: str, num_rows: int, num_bytes: int, modified_ms: int) -> AddAction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,6 +117,18 @@ def test_a_tagged_version_survives_others_vacuum_with_retention(table: Table) ->
     table = table.delete("id = 1")
     deltalake.DeltaTable(table.uri).vacuum(dry_run=False)  # Keeps a week by default.
     assert ids(table.at(tag="v1")) == [1, 2]
+
+
+def test_a_tag_is_moved_whole_or_not_at_all(table: Table) -> None:
+    """A reader who comes meanwhile, or after a crash, finds the tag where it was or where it is."""
+    tables = [table, table.append(rows(1))]
+    table.tag("moving")
+    seen: set[tuple[str, ...]] = set()
+    with ThreadPoolExecutor(1) as pool:
+        moves = pool.submit(lambda: [tables[n % 2].tag("moving", replace=True) for n in range(300)])
+        while not moves.done():
+            seen |= {info.tags for info in table.versions()}
+    assert seen == {("moving",), ()}
 
 
 def test_cleanup_deletes_the_files_of_removed_versions_only(table: Table) -> None:
