@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from datalake.lake import Lake
+from datalake.lake import Lake, storage
 from datalake.tables.failures import translated
 from datalake.uri import Location
 
@@ -37,6 +37,8 @@ def shared_folder(lake: Lake, run_id: str) -> Iterator[Location]:
         with local_folder() as here:
             yield Location(str(here))
         return
+    # A run that is killed before it makes its first table must find the lake again.
+    storage.mark(lake.location)
     parent = lake.location.join(_PLANS)
     filesystem, path = parent.join(run_id).filesystem()
     with translated(parent, "Writing the plan"):

@@ -22,6 +22,7 @@ from datalake.lake import Lake, Lineage, open_lake
 from datalake.pipelines import RunReport, ingest
 from datalake.pipelines.executors import LocalExecutor
 from datalake.pipelines.plan import Planner
+from datalake.pipelines.workspace import shared_folder
 from datalake.schema import UTTERANCES
 from tests.pipelines.corpora import ManifestCorpus, quarantined, rows_of, sha256, wav
 
@@ -460,3 +461,12 @@ def test_an_executor_that_does_not_start_leaves_no_table(
     with pytest.raises(StoreError, match="cannot be started"):
         run(lance_lake, corpus, executor=_Unstartable())
     assert lance_lake.tables() == []
+
+
+def test_a_run_that_is_killed_before_it_makes_a_table_is_gone_on_with(
+    tmp_path: Path, corpus: ManifestCorpus
+) -> None:
+    fresh = open_lake(tmp_path / "fresh")
+    # A killed process removes nothing.
+    shared_folder(fresh, "20260101T000000.000000Z-0").__enter__()
+    assert run(open_lake(tmp_path / "fresh"), corpus).num_added
