@@ -71,7 +71,7 @@ def arrays_of(
         raise RefusedError(Reason.SHAPE_CHANGED, f"{group.name} has no array {main}")
     length = shapes[main][0]
     if not length:
-        raise RefusedError(Reason.EMPTY, f"{group.name}/{main} has no rows")
+        raise RefusedError(Reason.EMPTY, f"{group.name.rstrip('/')}/{main} has no rows")
     of_frames: dict[str, FrameColumn] = {}
     others = {}
     for path, dataset in found:
@@ -79,7 +79,9 @@ def arrays_of(
         if rows != length:
             said = "no rows" if rows is None else f"{rows} rows where {main} has {length}"
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in must):
-                raise RefusedError(Reason.LENGTH_MISMATCH, f"{group.name}/{path} has {said}")
+                raise RefusedError(
+                    Reason.LENGTH_MISMATCH, f"{group.name.rstrip('/')}/{path} has {said}"
+                )
             others[path] = f"it has {said}"
             continue
         try:

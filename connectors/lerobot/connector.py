@@ -27,7 +27,7 @@ from connectors.lerobot.v3 import LayoutV3
 from connectors.options import check_options
 from connectors.tree import Tree, find_root
 from datalake.connector import Evidence, OptionSpec
-from datalake.errors import NotFoundError
+from datalake.errors import InputError, NotFoundError
 from datalake.uri import Location
 
 __all__ = ["CONNECTOR", "LeRobot"]
@@ -62,6 +62,7 @@ class LeRobot:
 
         Raises:
             NotFoundError: there is no `meta/info.json`.
+            InputError: the folder holds several datasets.
             ConfigError: an option is not known.
         """
         check_options(self.name, options, self.options)
@@ -73,6 +74,7 @@ class LeRobot:
                 expected=f"a folder with {_INFO}",
                 fix="Name the folder that holds meta, data and videos",
             )
+        _check_only(root, tree)
         source = options.get("source") or _name(tree.root)
         embodiment = options.get("embodiment")
         found = read_json(tree, _INFO)
@@ -111,6 +113,26 @@ def _find(root: Location) -> Tree | None:
         if wanted := [name for name in revisions if name in main] or revisions[-1:]:
             return find_root(root.join("snapshots", wanted[0]), _is_root)
     return find_root(root, _is_root)
+
+
+def _check_only(root: Location, found: Tree) -> None:
+    """Refuse a folder of several datasets, of which one alone would be taken.
+
+    Raises:
+        InputError: it is one.
+    """
+    here = Tree(root)
+    if found.root == root or "snapshots" in here.folders():
+        return
+    names = [name for name in here.folders() if _is_root(Tree(root.join(name)))]
+    if len(names) > 1:
+        raise InputError(
+            "The folder holds several LeRobot datasets",
+            where=str(root),
+            expected="one",
+            found=f"{', '.join(names[:5])}{', …' if len(names) > 5 else ''}",
+            fix="Name one of them, and ingest them one after the other",
+        )
 
 
 def _is_root(tree: Tree) -> bool:

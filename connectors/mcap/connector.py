@@ -30,7 +30,9 @@ which a main topic (state, action, a camera) has no message within `max_age` sec
 episode as a gap, unless `gaps=keep`. Messages that no frame takes, and frames that repeat a
 message, are counted in the metadata.
 
-Quirks: joints are put in the order of the first recording's first message, by their names.
+Quirks: joints are put in the order of the first recording's first message, by their names. Where
+several nodes publish their own joints on one topic, in turn, each message is all joints at their
+latest.
 Compressed pictures are kept as found, raw ones become PNG of the same pixels (`8UC3` is taken for
 BGR, as OpenCV has it). JSON numbers are doubles unless a schema says integer. A recording whose
 recorder was stopped has no footer: it is refused as truncated, and `salvage=yes` takes what can be

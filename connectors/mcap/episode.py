@@ -37,6 +37,8 @@ class _Track:
     times: list[int] = field(default_factory=list)
     values: dict[str, list[Any]] = field(default_factory=dict)
     """Of each field that is read, one a message; pictures under the empty name."""
+    held: dict[str, dict[str, tuple[int, Any]]] = field(default_factory=dict)
+    """Of each field of joints that come in turn: when each joint came last, and its value."""
     lags_s: list[float] = field(default_factory=list)
     num_unstamped: int = 0
     num_late: int = 0
@@ -117,57 +119,66 @@ def _gather(tree: Tree, paths: Sequence[str], plan: Plan) -> tuple[dict[str, _Tr
     try:
         for path in paths:
             for message in read_messages(tree, path, wanted.__contains__):
-                _add(message, tracks, wanted, cameras, plan.clock)
+                _add(message, tracks, wanted, cameras, plan)
     except RefusedError as error:
         may_be = error.refusal.reason in (Reason.TRUNCATED, Reason.CORRUPT)
-        if not (plan.salvage and may_be and tracks):
+        if not (plan.salvage and may_be and any(track.times for track in tracks.values())):
             raise
         salvaged = error.refusal.detail
     for topic in sorted(wanted):
         if topic not in tracks:
             raise RefusedError(Reason.SHAPE_CHANGED, f"there is no message on {topic}")
+        if not tracks[topic].times:
+            raise RefusedError(Reason.SHAPE_CHANGED, f"some joints have no message on {topic}")
     return tracks, salvaged
 
 
-def _fields_by_topic(plan: Plan) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The fields to read of each topic, and the joints that put them in order."""
-    found: dict[str, dict[str, tuple[str, ...]]] = {topic: {} for topic in plan.topics}
+def _fields_by_topic(plan: Plan) -> dict[str, dict[str, Source]]:
+    """The fields to read of each topic, and the source whose joints put them in order."""
+    found: dict[str, dict[str, Source]] = {topic: {} for topic in plan.topics}
     sources = [source for vector in plan.vectors for source in vector.sources]
     for source in (*sources, *([plan.task] if plan.task else [])):
         for name in source.fields:
-            found[source.topic][name] = source.joints
+            found[source.topic][name] = source
     return found
 
 
 def _add(
     message: Message,
     tracks: dict[str, _Track],
-    wanted: Mapping[str, Mapping[str, tuple[str, ...]]],
+    wanted: Mapping[str, Mapping[str, Source]],
     cameras: set[str],
-    clock: str,
+    plan: Plan,
 ) -> None:
     topic = message.channel.topic
-    track = _track_of(message.channel, tracks.get(topic))
+    track = tracks[topic] = _track_of(message.channel, tracks.get(topic))
     nth = len(track.times)
+    recorded = message.publish_time if plan.clock == "publish" else message.log_time
     try:
         fields = track.decode(message.data)
-        values = {name: _value(fields, name, joints) for name, joints in wanted[topic].items()}
+        stamp = stamp_of(fields)
+        time = stamp if plan.clock == "header" and stamp is not None else recorded
+        values = {
+            name: _held(track, fields, name, source, time, plan)
+            if source.parts
+            else _value(fields, name, source.joints)
+            for name, source in wanted[topic].items()
+        }
         if topic in cameras:
             values[""] = picture_of(track.channel.short_type, fields)
     except RefusedError as error:
         refusal = error.refusal
         detail = f"message {nth} of {topic}: {refusal.detail}"
         raise RefusedError(refusal.reason, detail) from error
-    stamp = stamp_of(fields)
+    if any(value is None for value in values.values()):
+        return
     if stamp is None:
         track.num_unstamped += 1
     else:
         track.lags_s.append((message.log_time - stamp) / 1e9)
-    recorded = message.publish_time if clock == "publish" else message.log_time
-    track.times.append(stamp if clock == "header" and stamp is not None else recorded)
+    track.times.append(time)
     for name, value in values.items():
         track.values.setdefault(name, []).append(value)
-    tracks[topic] = track
 
 
 def _track_of(channel: Channel, track: _Track | None) -> _Track:
@@ -200,6 +211,31 @@ def _value(fields: Fields, name: str, joints: tuple[str, ...]) -> Any:
     if missing:
         raise RefusedError(Reason.SHAPE_CHANGED, f"{name} lacks the joints {', '.join(missing)}")
     return value[[places[joint] for joint in joints]]
+
+
+def _held(
+    track: _Track, fields: Fields, name: str, source: Source, time: int, plan: Plan
+) -> npt.NDArray[Any] | None:
+    """All joints, of which a message brings some, at their latest; None: some have not come yet."""
+    names = fields.get("name")
+    joints = tuple(names) if isinstance(names, list) else ()
+    if frozenset(joints) not in source.parts:
+        return np.asarray(_value(fields, name, source.joints))
+    held = track.held.setdefault(name, {})
+    values = _value(fields, name, joints)
+    if np.size(values) != len(joints):
+        raise RefusedError(Reason.SHAPE_CHANGED, f"{name} has not one value for each joint")
+    held.update((joint, (time, value)) for joint, value in zip(joints, values, strict=True))
+    if len(held) < len(source.joints):
+        return None
+    oldest = min(source.joints, key=lambda joint: held[joint][0])
+    age_s = (time - held[oldest][0]) / 1e9
+    if age_s > plan.max_age_s and not plan.keep_gaps:
+        raise RefusedError(
+            Reason.FRAME_GAP,
+            f"{name} of the joint {oldest} is {age_s:.3f} s old (options max_age and gaps=keep)",
+        )
+    return np.array([held[joint][1] for joint in source.joints], values.dtype)
 
 
 # Taking -------------------------------------------------------------------------------------------

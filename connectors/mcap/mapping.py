@@ -77,6 +77,12 @@ def map_topics(samples: Mapping[str, Sample], options: Mapping[str, str]) -> Map
         main |= (
             {s.topic for s in vector.sources} if vector.feature.name == "action" else frozenset()
         )
+    notes += [
+        f"{topic} has messages of {' and of '.join(str(len(part)) for part in sample.parts)} joints"
+        " in turn: a frame takes the latest of each"
+        for topic, sample in sorted(samples.items())
+        if sample.parts
+    ]
     used = main | {s.topic for vector in vectors for s in vector.sources}
     names = [vector.feature.name for vector in vectors]
     names += [camera.feature.name for camera in cameras]
@@ -223,7 +229,9 @@ def _source(sample: Sample, fields: tuple[str, ...]) -> Source:
     is_joints = isinstance(joints, list) and all(
         np.size(sample.fields[name]) == len(joints) for name in fields
     )
-    return Source(sample.channel.topic, fields, tuple(joints) if joints and is_joints else ())
+    if not joints or not is_joints:
+        return Source(sample.channel.topic, fields)
+    return Source(sample.channel.topic, fields, tuple(joints), sample.parts)
 
 
 def _numeric(sample: Sample) -> list[str]:

@@ -20,6 +20,8 @@ class Source:
     fields: tuple[str, ...]
     joints: tuple[str, ...] = ()
     """The order of the joints where messages name them; empty where they do not."""
+    parts: tuple[frozenset[str], ...] = ()
+    """Sets of joints that messages bring in turn; empty where each message has all of them."""
 
     def __str__(self) -> str:
         return f"{self.topic}:{'+'.join(self.fields)}"

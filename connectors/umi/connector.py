@@ -21,7 +21,9 @@ pixels, since few tools read JPEG XL; `pictures=keep` stores its bytes as found,
 size. Push-T's pictures are floats that hold whole numbers from 0 to 255 and become PNG too. UMI has
 no action: its trainer makes it of the poses. The rate is nowhere in the file and must be given
 (`fps=10` for Push-T; UMI's cameras run at about 60). So is the task, which is left empty unless
-given. A chunk that is not there is a fault, where Zarr would make it up, unless `absent=fill`.
+given. A chunk that is not there is a fault in a folder, where Zarr would make it up, unless
+`absent=fill`. A zip file is whole or cannot be opened, and Zarr leaves out chunks that hold nothing
+but the fill value: there they are filled, unless `absent=refuse`.
 """
 
 from __future__ import annotations
@@ -80,7 +82,11 @@ class Umi:
         OptionSpec("task", TASK.help),
         OptionSpec("skip", "arrays to leave out, such as keypoint,camera1_rgb", "none"),
         OptionSpec("pictures", "keep: store JPEG XL as found rather than as PNG", "png"),
-        OptionSpec("absent", "fill: take a chunk that is not there for the fill value", "refuse"),
+        OptionSpec(
+            "absent",
+            "fill or refuse: take a chunk that is not there for the fill value, or not",
+            "refuse in a folder, fill in a zip file",
+        ),
     )
 
     def detect(self, root: Location) -> Evidence | None:
@@ -108,7 +114,8 @@ class Umi:
             options.get("task", ""),
             patterns_option(options, "skip"),
             choice(options, "pictures", ("png", "keep")) == "keep",
-            choice(options, "absent", ("refuse", "fill")) == "fill",
+            choice(options, "absent", ("refuse", "fill")) == "fill"
+            or ("absent" not in options and place.name.lower().endswith(".zip")),
         )
         with open_zarr(place) as opened:
             try:

@@ -50,12 +50,16 @@ def write(
     *,
     zarr_format: int = 2,
     lossless: bool = True,
+    empty_chunks: bool = True,
 ) -> None:
-    """Write a replay buffer, cameras as JPEG XL, a chunk a frame."""
+    """Write a replay buffer, cameras as JPEG XL, a chunk a frame.
+
+    `empty_chunks`: also chunks of nothing but the fill value, as Zarr did before version 3.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     zipped = path.name.endswith(".zip")
     store = ZipStore(path, mode="w") if zipped else LocalStore(path)
-    with zarr.config.set({"array.write_empty_chunks": True}):
+    with zarr.config.set({"array.write_empty_chunks": empty_chunks}):
         root = zarr.open_group(store, mode="w", zarr_format=zarr_format)
         told = np.asarray(ends)
         root.create_array("meta/episode_ends", shape=told.shape, dtype=told.dtype)[:] = told

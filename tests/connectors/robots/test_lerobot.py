@@ -14,6 +14,7 @@ import pytest
 
 from connectors.lerobot.connector import CONNECTOR
 from connectors.lerobot.corpus import LeRobotCorpus
+from datalake.errors import InputError
 from datalake.quarantine import Reason
 from datalake.recording import BadEpisode, EpisodeData, Severity
 from datalake.testing.episode_connector_suite import LFS_POINTER, EpisodeConnectorSuite, read_all
@@ -298,6 +299,14 @@ def test_bookkeeping_in_lists_of_one(dataset: Path) -> None:
         dataset, "timestamp", lambda c: pa.array([[t] for t in c.to_pylist()], pa.list_(c.type))
     )
     assert [data.frames["timestamp"] for data in read_all(_open(dataset))] == before
+
+
+def test_a_folder_of_several_datasets_is_refused(tmp_path: Path) -> None:
+    write_v2(tmp_path / "a")
+    assert len(list(_open(tmp_path).episodes())) == 3
+    write_v3(tmp_path / "b")
+    with pytest.raises(InputError, match=r"several LeRobot datasets.*Found a, b"):
+        _open(tmp_path)
 
 
 def test_other_names_of_types(tmp_path: Path) -> None:

@@ -347,6 +347,36 @@ def test_joints_are_put_in_one_order(tmp_path: Path) -> None:
     assert bad.detail == "message 7 of /joint_states: position lacks the joints c"
 
 
+def test_joints_of_several_nodes_on_one_topic(tmp_path: Path) -> None:
+    """An arm's and its gripper's, each in messages of its own: a frame takes the latest of each."""
+    arm = [Sent(STATE, t, joint_state(t, [n, -n], "ab")) for n, t in enumerate(times(40, 1))]
+    gripper = [
+        Sent(STATE, t, joint_state(t, [n / 8], "g"))
+        for n, t in enumerate(times(10, 1, START + SECOND // 100))
+    ]
+    sent = sorted([*arm, *gripper], key=lambda message: message.time)
+    path = _write(tmp_path, ros_mcap(sent))
+    said = {finding.detail for finding in _open(path, fps="20").findings()}
+    note = (
+        "/joint_states has messages of 2 and of 1 joints in turn: a frame takes the latest of each"
+    )
+    assert note in said
+    data = _only(path, fps="20")
+    (state,) = [feature for feature in data.features if feature.name == "observation.state"]
+    assert state.names == ("a", "b", "g")
+    values = _numbers(data, "observation.state")
+    assert (values[:, 0] == -values[:, 1]).all()
+    assert (np.diff(values[:, 0]) == 2).all()
+    # The gripper is four times as slow.
+    assert (np.abs(values[:, 0] - 32 * values[:, 2]) < 5).all()
+    # What one of them says no more is not held for ever.
+    stopped = [message for message in sent if message.time < START + SECOND // 3]
+    stopped += [message for message in arm if message.time >= START + SECOND // 3]
+    bad = _refused(_write(tmp_path, ros_mcap(stopped)), fps="20", max_age="0.3")
+    assert bad.reason is Reason.FRAME_GAP
+    assert "position of the joint g is 0." in bad.detail
+
+
 def test_the_task_comes_from_a_topic(tmp_path: Path) -> None:
     sent = [
         *_arm(),

@@ -113,6 +113,14 @@ def test_a_chunk_that_is_gone_is_not_made_up(tmp_path: Path) -> None:
     assert set(bad(open_at(path, pictures="keep"))) == {"000001", "000002"}
 
 
+def test_chunks_that_hold_nothing_need_not_be_in_a_zip_file(tmp_path: Path) -> None:
+    """Zarr 3 leaves them out by default; a zip file that is cut cannot be opened."""
+    arrays = {**buffers.pusht(), "n_contacts": np.zeros((buffers.ENDS[-1], 1), "float32")}
+    buffers.write(tmp_path / "a.zarr.zip", arrays, empty_chunks=False)
+    check(good(open_at(tmp_path / "a.zarr.zip")), arrays)
+    assert len(bad(open_at(tmp_path / "a.zarr.zip", absent="refuse"))) == len(BOUNDS)
+
+
 def test_damage_at_the_beginning_costs_the_first_episode_alone(tmp_path: Path) -> None:
     path = tmp_path / "pusht.zarr"
     buffers.write(path, buffers.pusht())
