@@ -388,13 +388,14 @@ def _group_starts(file: pq.ParquetFile) -> list[int]:
 def _slice(file: pq.ParquetFile, starts: Sequence[int], rows: Rows) -> pa.Table:
     """The rows of one episode in a file of several, whose row groups begin at `starts`.
 
-    The file's first `index` says where the file begins; where there is none, the metadata do.
+    The file's first `index` says where the file begins; where there is none, or it leads out of the
+    file, the metadata do: some writers let `index` begin anew in each file.
     """
     assert rows.index is not None
     start = rows.nth
     first = _first_index(file)
-    if first is not None:
-        start = max(0, rows.index - first)
+    if first is not None and 0 <= rows.index - first < starts[-1]:
+        start = rows.index - first
     end = start + (rows.length or 0)
     first_group = max(0, bisect_right(starts, start) - 1)
     end_group = min(bisect_left(starts, end), len(starts) - 1)

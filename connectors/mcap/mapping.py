@@ -72,7 +72,7 @@ def map_topics(samples: Mapping[str, Sample], options: Mapping[str, str]) -> Map
         if why:
             left_out[topic] = why
             continue
-        vectors += _others(topic, samples[topic], taken)
+        vectors += _others(topic, samples[topic], taken, notes)
     for vector in vectors:
         main |= (
             {s.topic for s in vector.sources} if vector.feature.name == "action" else frozenset()
@@ -244,8 +244,14 @@ def _numeric(sample: Sample) -> list[str]:
     ]
 
 
-def _others(topic: str, sample: Sample, taken: set[tuple[str, str]]) -> Iterator[Vector]:
-    """Each field of a topic that is a number, an array of numbers or a text."""
+def _others(
+    topic: str, sample: Sample, taken: set[tuple[str, str]], notes: list[str]
+) -> Iterator[Vector]:
+    """Each field of a topic that is a number, an array of numbers or a text.
+
+    NaN in the first message stands for what a robot does not have, such as joints without effort in
+    ROS 2's joint_state_broadcaster.
+    """
     for name, value in sample.fields.items():
         if (topic, name) in taken or _NO_VALUES.search(name) or isinstance(value, Nanoseconds):
             continue
@@ -254,6 +260,9 @@ def _others(topic: str, sample: Sample, taken: set[tuple[str, str]]) -> Iterator
             source = Source(topic, (name,))
             yield Vector(Feature(feature_name, "string", (1,)), (source,))
         elif name in _numeric(sample):
+            if np.isnan(value.astype(np.float64)).any():
+                notes.append(f"{topic}:{name} is left out: its first message holds NaN")
+                continue
             source = _source(sample, (name,))
             names = tuple(_element_names(source, name, value)) if value.ndim else ()
             shape = value.shape or (1,)

@@ -138,6 +138,17 @@ def test_rows_are_found_where_a_file_lost_its_first_episode(tmp_path: Path) -> N
     assert set(data.frames["episode_index"].to_pylist()) == {1}
 
 
+def test_index_may_begin_anew_in_each_file(tmp_path: Path) -> None:
+    root = write_v3(tmp_path / "toy")
+    path = root / "data/chunk-000/file-001.parquet"
+    table = pq.read_table(path)
+    column = table.schema.get_field_index("index")
+    pq.write_table(table.set_column(column, "index", pa.array(range(len(table)))), path)
+    data = read_all(_open(root))[2]
+    assert isinstance(data, EpisodeData)
+    assert data.frames["episode_index"].to_pylist() == [2] * LENGTHS[2]
+
+
 def test_rows_need_not_lie_in_groups_of_their_own(tmp_path: Path) -> None:
     root = write_v3(tmp_path / "toy")
     path = root / "data/chunk-000/file-000.parquet"

@@ -377,6 +377,23 @@ def test_joints_of_several_nodes_on_one_topic(tmp_path: Path) -> None:
     assert "position of the joint g is 0." in bad.detail
 
 
+def test_fields_that_a_robot_does_not_have_are_left_out(tmp_path: Path) -> None:
+    """ROS 2's joint_state_broadcaster says NaN for joints without effort."""
+    sent = []
+    for nth, time in enumerate(times(20, 1)):
+        state = joint_state(time, [nth, nth / 2])
+        state.effort = np.array([0.0, np.nan])
+        sent.append(Sent(STATE, time, state))
+    path = _write(tmp_path, ros_mcap(sent))
+    corpus = _open(path)
+    assert {feature.name for feature in corpus.features} == {
+        "observation.state",
+        "observation.joint_states.velocity",
+    }
+    said = {finding.detail for finding in corpus.findings()}
+    assert "/joint_states:effort is left out: its first message holds NaN" in said
+
+
 def test_the_task_comes_from_a_topic(tmp_path: Path) -> None:
     sent = [
         *_arm(),
