@@ -21,7 +21,8 @@ hold. The recorder hands its pictures to OpenCV, which takes the first channel f
 colours of a JPEG are swapped depends on the recorder, and is not seen in the file. On the real
 robot (`sim` false) an action was recorded one step after the observation that it answers, for which
 ACT's loader takes the action before; nothing is moved here, and `sim` is in the metadata. No file
-says its rate (50 unless fps says otherwise) or its task (the folder's name unless task does).
+says its rate (50 unless fps says otherwise). The task is the one text in `language_raw` or
+`instruction`, which some recorders write, else the folder's name, unless the option task gives it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ import pyarrow as pa
 from connectors.encoded_pictures import encoded_shape
 from connectors.frame_arrays import FrameArray, NoFeatureError, Stored, feature_name
 from connectors.hdf5.episode import Arrays, arrays_of, attributes, frames_of, left_out
-from connectors.hdf5.files import Hdf5Files, find_hdf5, open_hdf5
+from connectors.hdf5.files import Hdf5Files, find_hdf5, h5py_module, open_hdf5, reading
 from connectors.hdf5.layouts import ALOHA, evidence, layout_of
 from connectors.options import check_options
 from connectors.pictures import AXES
@@ -73,6 +74,8 @@ __all__ = ["CONNECTOR", "Aloha", "AlohaCorpus"]
 
 _FPS: Final = 50.0
 _MUST: Final = ("action", "base_action", "observations/*")
+# One text an episode: Mobile ALOHA's and ACT's with language, and RDT's.
+_TEXTS: Final = ("language_raw", "instruction")
 _STATES: Final = {"qpos": "state", "qvel": "velocity", "effort": "effort"}
 _IMAGES: Final = "observations/images/"
 _JPEG_BEGINS: Final = b"\xff\xd8\xff"
@@ -87,7 +90,7 @@ class Aloha:
         SOURCE,
         OptionSpec("embodiment", EMBODIMENT.help, "aloha"),
         OptionSpec("fps", FPS.help, f"{_FPS:g}"),
-        OptionSpec("task", TASK.help, "the name of the folder"),
+        OptionSpec("task", TASK.help, "the file's language_raw or instruction, else the folder"),
         OptionSpec("skip", "arrays to leave out, such as observations/effort", "none"),
     )
 
@@ -194,8 +197,9 @@ class AlohaCorpus:
             arrays = _arrays(file, path, self.skip)
             frames = frames_of(arrays, self.features, self.fps, path)
             said = attributes(file)
+            task = self.task or _text(file)
         folder = posixpath.basename(posixpath.dirname(self.root.join(path).uri))
-        return EpisodeData(ref, frames, self.features, {0: self.task or folder}, metadata=said)
+        return EpisodeData(ref, frames, self.features, {0: task or folder}, metadata=said)
 
 
 def _arrays(file: h5py.File, path: str, skip: Sequence[str]) -> Arrays:
@@ -204,7 +208,29 @@ def _arrays(file: h5py.File, path: str, skip: Sequence[str]) -> Arrays:
             Reason.UNSUPPORTED, f"{path} has the layout of {found or 'something else'}, not ALOHA's"
         )
     compress_len = ("compress_len", "*/compress_len")
-    return arrays_of(file, _wrap, main="action", skip=(*skip, *compress_len), must=_MUST)
+    return arrays_of(
+        file, _wrap, main="action", skip=(*skip, *compress_len, *_texts(file)), must=_MUST
+    )
+
+
+def _text(file: h5py.File) -> str | None:
+    """What the episode is called in the file, where it is called anything."""
+    for name in _texts(file):
+        with reading(f"/{name}"):
+            text: Any = np.asarray(file[name][()]).reshape(-1)[0]
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace")
+        if isinstance(text, str) and text.strip():
+            return text.strip()
+    return None
+
+
+def _texts(file: h5py.File) -> list[str]:
+    """The arrays that hold one value for the episode, where others have one a frame."""
+    h5py = h5py_module()
+    with reading("/"):
+        found = {name: file.get(name) for name in _TEXTS}
+        return [n for n, at in found.items() if isinstance(at, h5py.Dataset) and at.size == 1]
 
 
 def _wrap(path: str, dataset: h5py.Dataset) -> FrameArray | JpegArray:

@@ -101,6 +101,26 @@ def test_one_file_has_the_ids_that_it_has_in_its_folder(tmp_path: Path) -> None:
     assert good(folder)[0].tasks == {0: "pick"}
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("language_raw", np.array(["fold the shirt é"], h5py.string_dtype())),
+        ("language_raw", np.array([b"fold the shirt \xc3\xa9"])),
+        ("instruction", "fold the shirt é"),
+    ],
+)
+def test_the_task_is_in_the_file(tmp_path: Path, name: str, value: Any) -> None:
+    lay_down(files(compressed=True), locate(tmp_path))
+    folder = tmp_path / "aloha_cube"
+    with h5py.File(folder / "episode_2.hdf5", "a") as file:
+        file[name] = value
+    corpus = connector("aloha").open(locate(folder), {})
+    assert list(corpus.findings()) == []
+    tasks = {data.ref.episode_id: data.tasks[0] for data in good(corpus)}
+    assert tasks.pop("aloha_cube/episode_2") == "fold the shirt é"
+    assert set(tasks.values()) == {"aloha_cube"}
+
+
 def test_broken_episodes_are_refused_alone(tmp_path: Path) -> None:
     good_file = demos.aloha(arrays(0), compressed=True)
 
