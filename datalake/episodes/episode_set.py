@@ -14,6 +14,7 @@ is never seen. Frames and videos are committed against the version that `to_writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -388,22 +389,27 @@ def create_episodes(
         InputError: the name or the format is none.
     """
     lake.check_free(name)
-    if name in episode_sets(lake):
-        raise ExistsError(
-            f"The name {name!r} is taken",
-            where=str(lake.location),
-            found="an episode set of that name",
-            fix="Choose another name, or remove it with: datalake rm " + name,
-        )
+    _check_untaken(lake, name)
     _check_features(features, name)
     videos, frames = (
-        _made(lake, f"{name}.{part}", schema, format, lineage)
+        _emptied(lake, f"{name}.{part}", schema, format, lineage)
         for part, schema in ((_VIDEOS, VIDEOS), (_FRAMES, frames_schema(features)))
     )
-    # Episodes come last: until they are there, there is no set. Their first version names the
-    # others already, so that there is no moment at which the set cannot be opened.
-    properties = _properties(frames, videos, features)
-    episodes = _made(lake, f"{name}.{_EPISODES}", EPISODES, format, lineage, properties)
+    # Episodes come last: until they are there, there is no set, and of two writers one makes them.
+    # Their first version names the others already, so that there is no moment at which the set
+    # cannot be opened.
+    try:
+        episodes = lake.create(
+            f"{name}.{_EPISODES}",
+            EPISODES,
+            format=format,
+            lineage=lineage,
+            properties=_properties(frames, videos, features),
+        )
+    except ExistsError:
+        # Raises and says so, if it is another writer's set.
+        _check_untaken(lake, name)
+        raise
     return EpisodeSet(name, episodes, frames, videos, tuple(features)).publish([], lineage=lineage)
 
 
@@ -419,18 +425,25 @@ def _check_features(features: Sequence[Feature], where: str) -> None:
             )
 
 
-def _made(
-    lake: Lake,
-    name: str,
-    schema: pa.Schema,
-    kept_as: str,
-    lineage: Lineage,
-    properties: Mapping[str, str] | None = None,
-) -> Table:
-    """The table, created; an empty one that a dying writer left behind is dropped first."""
-    if name in lake and lake[name].count_rows() == 0:
-        lake.drop(name)
-    return lake.create(name, schema, format=kept_as, lineage=lineage, properties=properties)
+def _check_untaken(lake: Lake, name: str) -> None:
+    if name in episode_sets(lake):
+        raise ExistsError(
+            f"The name {name!r} is taken",
+            where=str(lake.location),
+            found="an episode set of that name",
+            fix="Choose another name, or remove it with: datalake rm " + name,
+        )
+
+
+def _emptied(lake: Lake, name: str, schema: pa.Schema, kept_as: str, lineage: Lineage) -> Table:
+    """The table, created; or one that lies there without its episodes, emptied.
+
+    It was left behind by a writer that died, or is being made by one that is at work: nothing is
+    dropped, so the version that either of the two names holds what it shall hold.
+    """
+    with suppress(ExistsError):
+        return lake.create(name, schema, format=kept_as, lineage=lineage)
+    return lake[name].overwrite(schema.empty_table(), properties=lineage.properties())
 
 
 def _properties(frames: Table, videos: Table, features: Sequence[Feature]) -> Mapping[str, str]:

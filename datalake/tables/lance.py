@@ -70,15 +70,20 @@ def create(location: Location, schema: pa.Schema, properties: dict[str, str]) ->
     ensure_safe_commits(location)
     if exists(location):
         raise ExistsError("There is a table already", where=location.uri)
-    with translated(location, "Creating the table"):
-        dataset = lance.write_dataset(
-            _stored(schema).empty_table(),
-            location.uri,
-            mode="create",
-            storage_options=lance_options(location),
-            data_storage_version=_FILE_VERSION,
-            transaction_properties=properties,
-        )
+    try:
+        with translated(location, "Creating the table"):
+            dataset = lance.write_dataset(
+                _stored(schema).empty_table(),
+                location.uri,
+                mode="create",
+                storage_options=lance_options(location),
+                data_storage_version=_FILE_VERSION,
+                transaction_properties=properties,
+            )
+    except StoreError as error:
+        if exists(location):  # Another writer was faster.
+            raise ExistsError("There is a table already", where=location.uri) from error
+        raise
     return LanceTable(location, dataset.version, schema, dataset)
 
 

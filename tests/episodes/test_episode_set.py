@@ -277,6 +277,41 @@ def test_creating_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_whole(write_robots(lake, video=False, image=False))
 
 
+def test_of_two_who_create_a_set_one_does(
+    lake_and_format: tuple[Lake, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes the episodes has the frames that it made, whatever the other one did."""
+    lake, kept_as = lake_and_format
+    create = Lake.create
+
+    def overtaken(*args: Any, **kwargs: Any) -> Table:
+        if args[1] == "g1.episodes":
+            monkeypatch.undo()
+            write_robots(lake, dim=4, image=False, video=False, format=kept_as)
+        return create(*args, **kwargs)
+
+    monkeypatch.setattr(Lake, "create", overtaken)
+    with pytest.raises(ExistsError, match="is taken"):
+        write_robots(lake, format=kept_as)
+    assert_whole(open_episodes(lake, "g1"))
+    assert open_episodes(lake, "g1").feature("action").shape == (4,)
+    assert_whole(add_like(lake, dim=4))
+
+
+def add_like(lake: Lake, *, dim: int) -> EpisodeSet:
+    """A writer comes along, of other numbers than `add`."""
+    writing = open_episodes(lake, "g1").to_write()
+    row = writing.episodes.take([0]).to_pylist()[0] | {"episode_id": "robots/000009", "length": 4}
+    pieces = writing.episodes.stager().write(pa.Table.from_pylist([row], writing.episodes.schema))
+    frames = writing.frames.append(robot_frames(9, 4, dim=dim, image=False))
+    return writing.publish(pieces, frames=frames, lineage=LINEAGE)
+
+
+def test_a_name_is_free_again_though_removal_died(lake: Lake, g1: EpisodeSet) -> None:
+    lake.drop(f"{g1.name}.episodes")
+    assert_whole(write_robots(lake, format=g1.frames.format.replace("memory", "lance")))
+
+
 def test_a_set_travels(tmp_path: Path) -> None:
     g1 = write_robots(open_lake(tmp_path / "lake"), image=False)
     for handle in (g1, open_episodes(open_lake(tmp_path / "lake"), "g1")):
