@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,7 +21,17 @@ from datalake.episodes.windows import Windows
 from datalake.errors import InputError, NotFoundError
 from datalake.lake import Lake, Lineage, open_lake
 from datalake.video import VideoReader
-from tests.robots import CAMERA, FPS, LENGTHS, SIZE, TASKS, WRIST, write_robots
+from tests.robots import (
+    CAMERA,
+    FPS,
+    LENGTHS,
+    SIZE,
+    TASKS,
+    WRIST,
+    clip_frames,
+    video_row,
+    write_robots,
+)
 
 NUM_FRAMES = sum(LENGTHS)
 WIDTH, HEIGHT = SIZE
@@ -284,6 +297,40 @@ def test_a_video_that_is_out_of_step_is_found_out(episodes: EpisodeSet, lake: La
         windows.batch([19])
     with pytest.raises(InputError, match=r"robots/000003 has no video of .*front"):
         windows.batch([sum(LENGTHS[:3])])
+
+
+def test_timestamps_that_float32_rounded_long_after_the_beginning(lake: Lake) -> None:
+    """After an hour of one file float32 has steps of 0.24 ms, more than the tolerance."""
+    late_s = 3600.0
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4") as container:
+        stream: Any = container.add_stream("libx264", rate=round(FPS))
+        stream.width, stream.height = SIZE
+        stream.pix_fmt = "yuv420p"
+        for number, pixels in enumerate(clip_frames(LENGTHS[0])):
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame.pts, frame.time_base = round(late_s * FPS) + number, Fraction(1, round(FPS))
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    made = write_robots(lake, "hour", lengths=LENGTHS[:1], image=False)
+    video = video_row(file.getvalue(), "late", "robots", CAMERA, "late.mp4", FPS)
+    videos = lake.create("late", made.videos.schema, lineage=Lineage("test"))
+    row = made.episodes.scan().read_all().to_pylist()
+    row[0]["videos"][0] |= {"video_id": "late", "from_s": late_s + 2e-4}
+    rows = lake.create("late_rows", made.episodes.schema, lineage=Lineage("test"))
+    windows = Windows(
+        EpisodeSet(
+            "hour",
+            rows.append(pa.Table.from_pylist(row, schema=made.episodes.schema)),
+            made.frames,
+            videos.append(pa.Table.from_pylist([video], schema=made.videos.schema)),
+            made.features,
+        ),
+        columns=[CAMERA],
+    )
+    numbers = list(range(LENGTHS[0]))
+    expected = VideoReader(file.getvalue()).frames(numbers)
+    assert (windows.batch(numbers)[CAMERA] == expected).all()
 
 
 def test_an_empty_set(lake: Lake, tmp_path: Path) -> None:
