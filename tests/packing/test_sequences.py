@@ -65,6 +65,8 @@ def test_attention_on_a_packed_sequence_is_attention_on_each_episode(causal: boo
         """Scaled dot-product attention with rotary positions; (tokens, heads, width)."""
         query, key, value = (part.transpose(0, 1) for part in tokens.unbind(1))
         query, key = rotated(query, at), rotated(key, at)
+        # Queries and keys tell distances only; so that positions begin anew in each segment.
+        value = rotated(value, at)
         found = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=causal and mask is None
         )
