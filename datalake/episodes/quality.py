@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from datalake.episodes.idle import idle_frames
 from datalake.episodes.statistics import numbers_of
@@ -47,12 +46,13 @@ def _total_reward(frames: pa.Table, features: Sequence[Feature]) -> float | None
     if not has_rewards or _REWARD.column not in frames.column_names:
         return None
     rewards = numbers_of(frames[_REWARD.column])
-    return math.fsum(rewards.ravel().tolist()) if rewards.size else None
+    # Some may be NaN or infinite, and so is the sum then.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(np.sum(rewards, dtype=np.float64)) if rewards.size else None
 
 
 def _timestamp_error_s(frames: pa.Table, fps: float) -> float | None:
     if not frames.num_rows:
         return None
-    steps = pc.divide(frames["frame_index"].cast(pa.float64()), fps)
-    error: float = pc.max(pc.abs(pc.subtract(frames["timestamp"], steps))).as_py()
-    return error
+    steps = frames["frame_index"].to_numpy() / fps
+    return float(np.abs(frames["timestamp"].to_numpy() - steps).max())

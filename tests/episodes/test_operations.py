@@ -381,6 +381,17 @@ def test_statistics_are_measured_again(lake: Lake) -> None:
     assert stats[WRIST].mean == pytest.approx([16 / 255, 15 / 255, 128 / 255])
 
 
+def test_rewards_that_are_no_numbers_are_measured_too(memory: Lake) -> None:
+    held = write_robots(memory, lengths=(4,), image=False, video=False)
+    frames = held.frames.scan().read_all()
+    rewards = pa.array([np.inf, -np.inf, 1, 2], pa.float32())
+    at = frames.schema.get_field_index("next/reward")
+    frames = frames.set_column(at, frames.schema.field(at), rewards)
+    held.publish([], frames=held.frames.overwrite(frames), lineage=Lineage("test"))
+    recompute_stats(memory, "g1")
+    assert np.isnan(episodes_of(open_episodes(memory, "g1"))["robots/000000"]["total_reward"])
+
+
 def test_a_sound_set_has_no_findings(lake: Lake) -> None:
     recomputed(lake)
     assert list(validate(lake, "g1")) == []

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from datalake.episodes import FRAME_KEYS
-from datalake.episodes.idle import idle_frames
+from datalake.episodes.quality import domain_of, quality_of
 from datalake.episodes.statistics import QUANTILES, numbers_of, summarise
 from datalake.pipelines.episodes.features import difference
 from datalake.quarantine import Reason, Refusal
@@ -24,7 +23,6 @@ from datalake.recording import EpisodeData, Feature
 
 __all__ = ["Source", "episode_row", "frame_rows", "misfit"]
 
-_REWARD: Final = "next.reward"
 _SUCCESS: Final = "next.success"
 
 
@@ -141,19 +139,16 @@ def episode_row(data: EpisodeData, frames: pa.Table, source: Source) -> dict[str
     numbers = frames["task_index"]
     first = numbers[0].as_py() if len(numbers) else None
     task = data.tasks.get(first) if first is not None else None
-    parts = (source.name, source.embodiment, task)
-    head, tail = idle_frames(frames, data.features)
     return {
         "episode_id": ref.episode_id,
         "source": source.name,
         "episode_index": ref.episode_index,
         "embodiment": source.embodiment,
         "task": task,
-        "domain": "/".join(part for part in parts if part),
+        "domain": domain_of(source.name, source.embodiment, task),
         "split": data.split,
         "fps": source.fps,
-        "length": frames.num_rows,
-        "duration_s": frames.num_rows / source.fps,
+        **quality_of(frames, data.features, source.fps),
         "tasks": [{"task_index": n, "task": text} for n, text in sorted(data.tasks.items())],
         "features": [feature.as_row() for feature in data.features],
         "stats": _stats(data, frames),
@@ -167,10 +162,6 @@ def episode_row(data: EpisodeData, frames: pa.Table, source: Source) -> dict[str
             for span in ref.videos
         ],
         "success": _success(data),
-        "total_reward": _total_reward(data),
-        "idle_head": head,
-        "idle_tail": tail,
-        "max_timestamp_error_s": _timestamp_error_s(frames, source.fps),
         "metadata": _json(data.metadata) if data.metadata else None,
         "origin": ref.origin,
         "stamp": ref.stamp,
@@ -198,31 +189,13 @@ def _said(feature: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _numbers(data: EpisodeData, name: str) -> npt.NDArray[Any] | None:
-    if not any(feature.name == name and feature.is_numeric for feature in data.features):
-        return None
-    return numbers_of(data.frames[name])
-
-
 def _success(data: EpisodeData) -> bool | None:
     if data.success is not None:
         return data.success
-    said = _numbers(data, _SUCCESS)
-    return bool(said.any()) if said is not None and said.size else None
-
-
-def _total_reward(data: EpisodeData) -> float | None:
-    rewards = _numbers(data, _REWARD)
-    # Some rewards may be NaN or infinite, and so is the sum then.
-    with np.errstate(invalid="ignore"):
-        return None if rewards is None else float(np.sum(rewards, dtype=np.float64))
-
-
-def _timestamp_error_s(frames: pa.Table, fps: float) -> float | None:
-    if not frames.num_rows:
+    if not any(feature.name == _SUCCESS and feature.is_numeric for feature in data.features):
         return None
-    steps = frames["frame_index"].to_numpy() / fps
-    return float(np.abs(frames["timestamp"].to_numpy() - steps).max())
+    said = numbers_of(data.frames[_SUCCESS])
+    return bool(said.any()) if said.size else None
 
 
 def _json(value: Mapping[str, Any]) -> str:
