@@ -68,7 +68,7 @@ class RayExecutor:
         try:
             import ray
         except ImportError as error:
-            raise MissingPackageError.of("ray", "ray", "Ingesting with Ray") from error
+            raise MissingPackageError.of("ray", "ray", "Working on Ray") from error
         if not ray.is_initialized():
             self._start()
         self._depth += 1
