@@ -7,9 +7,11 @@ written last, and removed first where an old dataset is replaced.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +48,7 @@ class Destination:
         """Of the files written so far."""
         self._marker = marker
         self._marker_content = b""
+        self._lock: int | None = None
         with translated(place, "Looking at the export's destination"):
             self._is_taken = self._check_free(overwrite)
         self._root = place
@@ -54,6 +57,9 @@ class Destination:
             self._root = Location(str(path.parent / f".{path.name}.export-{secrets.token_hex(4)}"))
 
     def __enter__(self) -> Self:
+        if self._root is not self.place:
+            with translated(self.place, _WRITING):
+                self._claim()
         return self
 
     def __exit__(
@@ -67,6 +73,8 @@ class Destination:
                 self._publish()
         elif self._root is not self.place:
             shutil.rmtree(self._root.uri, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file below the destination for writing."""
@@ -114,6 +122,25 @@ class Destination:
             )
         return True
 
+    def _claim(self) -> None:
+        """Make the folder that is written to, and remove those that killed exports left beside it.
+
+        A folder is locked as long as its process lives.
+        """
+        own = Path(self._root.uri)
+        own.mkdir(parents=True)
+        self._lock = os.open(own, os.O_RDONLY)
+        with suppress(OSError):  # Some network file systems have no locks: then none is removed.
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        place = Path(self.place.uri)
+        for other in own.parent.iterdir():
+            if other == own or not other.name.startswith(f".{place.name}.export-"):
+                continue
+            # Of an export that was killed while it put the new in the old one's place.
+            is_only_copy = other.name.endswith(".old") and not place.exists()
+            if not is_only_copy and _is_abandoned(other):
+                shutil.rmtree(other, ignore_errors=True)
+
     def _clear(self) -> None:
         """Remove the old dataset of a store before the first new file is written."""
         if self._is_taken and not self.place.is_local:
@@ -159,6 +186,20 @@ class _Counted:
         if not self._file.closed:
             self._destination.num_bytes += self._file.tell()
             self._file.close()
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
 
 
 def _is_empty_folder(path: Path) -> bool:

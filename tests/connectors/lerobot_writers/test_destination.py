@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,24 @@ def test_writes(place: Location) -> None:
         write(place, "two")
     write(place, "two", overwrite=True)
     assert files(place) == {MARKER: b"two", "data/a.bin": b"two", "data/two": b"12345"}
+
+
+def test_what_killed_exports_left_beside_it_goes(tmp_path: Path) -> None:
+    place = locate(tmp_path / "dataset")
+    (tmp_path / ".dataset.export-dead/data").mkdir(parents=True)
+    (tmp_path / ".dataset.export-dead.old/data").mkdir(parents=True)
+    (tmp_path / ".other.export-dead").mkdir()
+    with Destination(place, marker=MARKER, overwrite=False) as running:
+        running.write("data/a.bin", b"1")
+        write(place, "two")
+        beside = {path.name for path in tmp_path.iterdir()}
+        # Until the dataset stands in its place, an old one may be all there is.
+        assert beside - {"dataset"} == {
+            Path(running._root.uri).name, ".dataset.export-dead.old", ".other.export-dead"
+        }  # fmt: skip
+        shutil.rmtree(place.uri)
+    write(place, "three", overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"dataset", ".other.export-dead"}
 
 
 def test_a_failure_leaves_no_dataset(place: Location) -> None:
