@@ -15,12 +15,14 @@ reader of stdout went away.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import select
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import typer
@@ -61,6 +63,7 @@ def run(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> NoRet
         args: the arguments; None for those of the process. Without any, the help is printed.
     """
     _open_closed_streams()
+    leave = _Leaving() if args is None else None
     given = list(sys.argv[1:] if args is None else args) or ["--help"]
     code = _code_of(app, name, given)
     try:
@@ -70,7 +73,32 @@ def run(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> NoRet
     if code == _READER_GONE:
         # The interpreter flushes once more at exit, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if leave is not None:
+        leave.code = code
     sys.exit(code)
+
+
+class _Leaving:
+    """Ends the process as the very last of what is done at its exit.
+
+    Threads of libraries may still be about, those of a decoder that was interrupted for one. One
+    that wants the interpreter while it takes itself apart aborts the process: the work is done, and
+    the exit code says that it failed.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        # What was registered first runs last; it runs once all threads of Python have ended.
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.code is None:  # something else ends the process, and has a code of its own
+            return
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(self.code)
 
 
 def _open_closed_streams() -> None:

@@ -34,7 +34,7 @@ def complaint(done: Result, code: int) -> str:
     ("command", "says"),
     [
         ("lss", "no command 'lss'. Did you mean ls?"),
-        ("info corpsu", "no table or selection 'corpsu'"),
+        ("info corpsu", "no table, episode set or selection 'corpsu'"),
         ("head corpus --wher x", "--where"),
         ("head corpus -n zero", "'--rows' / '-n': expected a valid integer, found 'zero'. See"),
         ("head corpus -n 0", "'--rows' / '-n'"),
@@ -42,7 +42,7 @@ def complaint(done: Result, code: int) -> str:
         ("head corpus --columns utt_id,lable", "label"),
         ("head corpus --where labl='spoof'", "label"),
         ("head corpus --where (", "predicate"),
-        ("head ../corpus", "no table or selection '../corpus'"),
+        ("head ../corpus", "no table, episode set or selection '../corpus'"),
         ("versions corpus.quarantin", "corpus.quarantine"),
         ("tag corpus t --version 99", "no version 99"),
         ("tag corpus ../t", "../t"),
@@ -204,3 +204,25 @@ def test_a_closed_stdout(filled_lake: Path) -> None:
     command = f"'{program}' ls --lake '{filled_lake}' >&-"
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_process_ends_before_it_takes_itself_apart() -> None:
+    """A library's thread that wants the interpreter then would abort the process."""
+    script = """
+import atexit, sys
+from datalake.cli import console
+
+class Late:
+    def __del__(self):
+        print("taken apart")
+
+def work(*_):
+    atexit.register(print, "at exit")
+    return 3
+
+sys.late = Late()
+console._code_of = work
+console.run(None, "datalake")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "at exit\n")
