@@ -181,11 +181,17 @@ class _Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
+    def write(self, content: Any) -> int:
+        """Write bytes; a full disk is an error that says so."""
+        with translated(self._destination.place, _WRITING):
+            return self._file.write(content)
+
     def close(self) -> None:
         """Count the file's bytes and close it."""
         if not self._file.closed:
             self._destination.num_bytes += self._file.tell()
-            self._file.close()
+            with translated(self._destination.place, _WRITING):
+                self._file.close()
 
 
 def _is_abandoned(folder: Path) -> bool:

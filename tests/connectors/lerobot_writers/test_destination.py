@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from connectors.destination import Destination
-from datalake.errors import ExistsError, StoreError
+from datalake.errors import DiskFullError, ExistsError, StoreError
 from datalake.uri import Location, locate
 
 MARKER = "meta/info.json"
@@ -137,3 +137,19 @@ def test_killed_before_the_end(tmp_path: Path) -> None:
     assert left.name.startswith(".dataset.export-")
     assert not (left / MARKER).exists()
     write(locate(tmp_path / "dataset"), "one")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    def fill() -> None:
+        place = locate(tmp_path / "out")
+        with Destination(place, marker=MARKER, overwrite=False) as written:
+            written.write("data/a.bin", b"1")
+            [staged] = tmp_path.glob(".out.*/data")
+            (staged / "b.bin").symlink_to("/dev/full")
+            with written.open("data/b.bin") as file:
+                file.write(b"0" * 100_000)
+
+    with pytest.raises(DiskFullError, match="Writing the export found no room"):
+        fill()
+    assert list(tmp_path.iterdir()) == []
