@@ -128,8 +128,10 @@ def _smoothed(values: _Numbers) -> _Numbers:
     return np.vstack([first, inner, last])
 
 
-def _median(*candidates: _Numbers) -> _Numbers:
-    return np.asarray(np.median(np.stack(candidates), axis=0), np.float64)
+def _median(one: _Numbers, two: _Numbers, three: _Numbers) -> _Numbers:
+    """Element by element; some times as fast as NumPy's, which sorts."""
+    low, high = np.minimum(one, two), np.maximum(one, two)
+    return np.maximum(low, np.minimum(high, three))
 
 
 def _still(values: _Numbers, near: _Numbers, far: _Numbers) -> int:
