@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from datalake.cli import console
-from datalake.cli.sets import is_set, refuse_part, table_of
+from datalake.cli.sets import everything, is_set, refuse_part, table_name, table_of
 from datalake.episodes.care import cleanup_episodes, drop_episodes
-from datalake.episodes.episode_set import PARTS, EpisodeSet, episode_sets, open_episodes
+from datalake.episodes.episode_set import PARTS, EpisodeSet, open_episodes
 from datalake.errors import InputError
 from datalake.lake import Lake, Lineage
 from datalake.tables import Table
@@ -36,7 +36,7 @@ def compact(
         lineage = Lineage("compact", inputs={name: before.version})
         after = before.to_write().compact(lineage=lineage)
     else:
-        before = lake[name]
+        before = lake[table_name(lake, name)]
         lineage = Lineage("compact", inputs={name: before.version})
         after = before.compact(properties=lineage.properties())
     report = {"name": name, "version_before": before.version, "version": after.version}
@@ -70,10 +70,10 @@ def cleanup(
             **asdict(
                 cleanup_episodes(lake, each, older_than=age, dry_run=dry_run)
                 if is_set(lake, each)
-                else lake.open(each).cleanup(older_than=age, dry_run=dry_run)
+                else table_of(lake, each).cleanup(older_than=age, dry_run=dry_run)
             ),
         }
-        for each in ([name] if name else _everything(lake))
+        for each in ([name] if name else everything(lake))
     ]
     if session.as_json:
         console.print_json(reports)
@@ -107,13 +107,6 @@ def rm(
         console.print_json({"name": name, "removed": True})
     else:
         typer.echo(f"{name} is removed")
-
-
-def _everything(lake: Lake) -> list[str]:
-    """The names of all there is, the parts of a set under the set's."""
-    sets = episode_sets(lake)
-    parts = {f"{name}.{part}" for name in sets for part in PARTS}
-    return [*sets, *(name for name in lake.tables() if name not in parts), *lake.selections()]
 
 
 def _ask(lake: Lake, name: str, num_rows: int, tables: list[str]) -> None:

@@ -50,10 +50,11 @@ def check(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Say what is wrong with a robot dataset: its metadata, episodes and videos. Writes nothing.
+    """Say what is wrong with a robot dataset.
 
-    Errors are what an ingest would quarantine an episode for, or what keeps it from the whole
-    dataset; warnings do not stop it. Exits 3 if there are errors.
+    Looks at its metadata, episodes and videos, and writes nothing. Errors are what an ingest would
+    quarantine an episode for, or what keeps it from the whole dataset; warnings do not stop it.
+    Exits 3 if there are errors.
     """
     checks = Checks(timestamp_tolerance_s=tolerance)
     if deep and without_video:

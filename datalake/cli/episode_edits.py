@@ -47,7 +47,10 @@ def delete(
     where: _Where = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Delete episodes, their frames, and the video files that no other episode is in."""
+    """Delete episodes.
+
+    With them go their frames, and the video files that no other episode is in.
+    """
     from datalake.episodes import operations
 
     change = operations.delete(
@@ -90,13 +93,14 @@ def trim(
     ] = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Cut frames off heads and tails. Times start at zero again; no video byte is touched.
+    """Cut frames off heads and tails.
 
-    Give --idle, or --head and --tail, or --range. Without ids and --where all episodes are trimmed.
+    Times start at zero again; no video byte is touched. Give --idle, or --head and --tail, or
+    --range. Without ids and --where all episodes are trimmed.
     """
     from datalake.episodes import operations
 
-    spans = read_pairs("A range", ranges or ())
+    spans = read_pairs("A range", ranges or (), expected="EPISODE=START:STOP")
     change = operations.trim(
         session.open_lake(),
         name,
@@ -186,14 +190,17 @@ def split(
     ] = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Split a set: into the column `split` of its episodes, or into sets of their own (--into)."""
+    """Split a set, in a column or into new sets.
+
+    Into the column `split` of its episodes, or into sets of their own (--into).
+    """
     from datalake.episodes import operations
 
     changes = operations.split(
         session.open_lake(),
         name,
         _rule(fractions, ranges, by, seed, together),
-        into=read_pairs("A new set", into) if into else None,
+        into=read_pairs("A new set", into, expected="SPLIT=NAME") if into else None,
         dry_run=dry_run,
     )
     if not session.as_json:
@@ -230,9 +237,9 @@ def task(
     where: _Where = None,
     dry_run: _DryRun = False,
 ) -> None:
-    """Change the text of tasks, of the whole set (OLD=NEW) or of some episodes (TEXT).
+    """Change the text of tasks.
 
-    Frames are not touched.
+    Of the whole set (OLD=NEW), or of some episodes (TEXT). Frames are not touched.
     """
     from datalake.episodes import operations
 
@@ -266,7 +273,10 @@ def drop_feature(
     features: Annotated[list[str], typer.Argument(metavar="FEATURE…", help="The features.")],
     dry_run: _DryRun = False,
 ) -> None:
-    """Drop features from all episodes; with a camera go its video files."""
+    """Drop features from all episodes.
+
+    With a camera go its video files.
+    """
     from datalake.episodes import operations
 
     change = operations.drop_feature(session.open_lake(), name, features, dry_run=dry_run)
@@ -283,7 +293,7 @@ def stats(
         bool, typer.Option("--pictures", help="Measure pictures too, which decodes some of them.")
     ] = False,
 ) -> None:
-    """Measure the statistics and quality columns of episodes again."""
+    """Measure statistics and quality again."""
     from datalake.episodes import operations
 
     change = operations.recompute_stats(
@@ -417,7 +427,7 @@ def _rule(
     if sum(given is not None for given in (fractions, ranges, by)) != 1:
         raise InputError("How to split is not clear", expected="one of --fractions, --ranges, --by")
     if fractions is not None:
-        pairs = read_pairs("A fraction", fractions.split(","))
+        pairs = read_pairs("A fraction", fractions.split(","), expected="SPLIT=FRACTION")
         return Fractions(
             {each.strip(): _number(part) for each, part in pairs.items()}, seed, together
         )
@@ -427,7 +437,7 @@ def _rule(
         return Values(by)
     parts: dict[str, list[tuple[int, int]]] = {}
     for each in (ranges or "").split(","):
-        for split_name, span in read_pairs("A range", [each]).items():
+        for split_name, span in read_pairs("A range", [each], expected="SPLIT=START:STOP").items():
             parts.setdefault(split_name.strip(), []).append(_range(span))
     return Ranges(parts)
 

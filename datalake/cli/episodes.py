@@ -82,7 +82,10 @@ def show(
     ] = False,
     version: _Version = None,
 ) -> None:
-    """Describe a set, or one of its episodes: features, tasks, videos and statistics."""
+    """Describe a set, or one of its episodes.
+
+    Features, tasks, videos and statistics.
+    """
     opened = open_episodes(session.open_lake(), name, version)
     if episode is None:
         facts, sections = describe_set(opened)

@@ -60,11 +60,12 @@ def export(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Export an episode set as a dataset that other packages open and train from.
+    """Export an episode set as a LeRobot dataset.
 
-    Numbers keep every bit, timestamps are in single precision as LeRobot has them, and videos are
-    not encoded anew unless asked. What the format cannot hold is refused before anything is
-    written; an export that is interrupted leaves no dataset.
+    Other packages open the dataset and train from it. Numbers keep every bit, timestamps are in
+    single precision as LeRobot has them, and videos are not encoded anew unless asked. What the
+    format cannot hold is refused before anything is written; an export that is interrupted leaves
+    no dataset.
     """
     settings = ExportSettings(
         transcode=transcode, by_split=split, join_videos=join_videos, overwrite=overwrite

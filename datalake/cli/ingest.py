@@ -21,7 +21,7 @@ __all__ = ["ingest"]
 
 def ingest(
     session: console.Session,
-    path: Annotated[str, typer.Argument(metavar="PATH_OR_URI", help="The corpus.")],
+    path: Annotated[str, typer.Argument(metavar="PATH_OR_URI", help="The corpus or dataset.")],
     name: Annotated[
         str,
         typer.Argument(
@@ -38,11 +38,13 @@ def ingest(
     ] = None,
     format: Annotated[  # noqa: A002 - the option's name
         Literal["lance", "delta"] | None,
-        typer.Option(help="The format of a new table (lance if left out)."),
+        typer.Option(help="The format of a new table or set (lance if left out)."),
     ] = None,
     on_error: Annotated[
         OnError,
-        typer.Option(help="Keep bad rows in NAME.quarantine, only count them, or stop at one."),
+        typer.Option(
+            help="Keep what is bad in NAME.quarantine, only count it, or stop at the first."
+        ),
     ] = "quarantine",
     max_bad_fraction: Annotated[
         float | None,
@@ -60,7 +62,7 @@ def ingest(
     min_duration: Annotated[float, typer.Option(help="Refuse shorter speech (seconds).")] = 0.0,
     max_duration: Annotated[float, typer.Option(help="Refuse longer speech (seconds).")] = 3600.0,
     part_rows: Annotated[
-        int, typer.Option(help="About how many rows a part has in a first ingest.")
+        int, typer.Option(help="About how many rows of speech a part has in a first ingest.")
     ] = 4096,
     without_video: Annotated[
         bool,
@@ -89,11 +91,12 @@ def ingest(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Bring a table up to date with a corpus of speech, or an episode set with robot data.
+    """Bring in speech or robot data, or what is new of it.
 
-    What is new is added, what changed is replaced, what is gone is kept and counted. A run that
-    stopped or was killed is gone on with by running it again. Exits 3 while rows of the corpus
-    stand refused, and 1 if too many were.
+    A corpus of speech becomes a table, robot data an episode set. What is new is added, what
+    changed is replaced, what is gone is kept and counted. A run that stopped or was killed is gone
+    on with by running it again. Exits 3 while rows or episodes stand refused, and 1 if too many
+    were.
     """
     root = locate(path, session.storage)
     if connector is None:

@@ -64,7 +64,7 @@ def info(
     if name in lake.selections():
         facts, sections = _describe_selection(lake, name)
     else:
-        facts, sections = _describe_table(lake.open(name), name, counts)
+        facts, sections = _describe_table(table_of(lake, name), name, counts)
     if session.as_json:
         console.print_json({**facts, **sections})
         return

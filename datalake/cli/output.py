@@ -22,6 +22,9 @@ Rows: TypeAlias = pa.Table | Sequence[Mapping[str, object]]
 
 # A text is folded to no fewer columns.
 _FOLDED_WIDTH: Final = 18
+# Of a longer list a cell shows the beginning and the end; JSON has all of it.
+_LIST_SHOWN: Final = 12
+_LIST_ENDS: Final = (5, 2)
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -122,7 +125,11 @@ def _cell(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}={_cell(item)}" for key, item in value.items()) or "-"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value)) or "-"
+        if len(value) <= _LIST_SHOWN:
+            return ", ".join(map(_cell, value)) or "-"
+        first, last = _LIST_ENDS
+        shown = [*map(_cell, value[:first]), "…", *map(_cell, value[-last:])]
+        return f"{', '.join(shown)} ({len(value):,})"
     # A cell is one line.
     return " ".join(str(value).split()) or "-"
 

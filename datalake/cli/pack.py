@@ -62,7 +62,7 @@ def pack(
         int, typer.Option(min=0, help="Open sequences that go from a window to the next.")
     ] = CARRY,
     ranks: Annotated[
-        int, typer.Option(min=1, help="Make sequences (or shards) a multiple of it.")
+        int, typer.Option(min=1, help="Make the number of sequences (or shards) a multiple of it.")
     ] = 1,
     overlong: Annotated[
         Overlong, typer.Option(help="What becomes of items longer than a sequence.")
@@ -95,12 +95,13 @@ def pack(
         int, typer.Option(min=1, help="About how many episodes a shard draws on.")
     ] = 16,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Of the padded batches that packing is compared with.")
+        int,
+        typer.Option(min=1, help="The size of the padded batches that packing is compared with."),
     ] = 32,
     version: Annotated[
-        int | None, typer.Option(help="The version of the set; left out, the latest.")
+        int | None, typer.Option(metavar="N", help="A version of the set; the latest if left out.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of all shuffling.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another order.")] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; report what would be made.")
     ] = False,
@@ -115,10 +116,11 @@ def pack(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Pack episodes or windows into sequences of one budget, or deal steps to balanced shards.
+    """Pack episodes into sequences of a budget, or shards.
 
-    Nothing is read but lengths until the plan is made. Rows have cu_seqlens, position_ids,
-    segment_ids and what each segment is of; padding is last.
+    Episodes, windows of them or rows of other tables fill sequences of one budget, or steps are
+    dealt to balanced shards. Nothing is read but lengths until the plan is made. Rows have
+    cu_seqlens, position_ids, segment_ids and what each segment is of; padding is last.
     """
     if into is None and not dry_run:
         raise InputError(
@@ -193,7 +195,7 @@ def _given(budget: int | None) -> int:
 def _costs(pairs: Sequence[str]) -> TokenCosts:
     values: dict[str, Any] = {}
     cameras: dict[str, int] = {}
-    for name, text in read_pairs("A cost", pairs).items():
+    for name, text in read_pairs("A cost", pairs, expected="NAME=TOKENS").items():
         if name in {"text", "audio_s"}:
             number = _number(name, text)
             if name == "text" and not number > 0:
@@ -207,21 +209,24 @@ def _costs(pairs: Sequence[str]) -> TokenCosts:
 
 
 def _weights(pairs: Sequence[str]) -> dict[str, float]:
-    return {name: _number(name, text) for name, text in read_pairs("A weight", pairs).items()}
+    return {
+        name: _number(name, text)
+        for name, text in read_pairs("A weight", pairs, expected="NAME=SHARE").items()
+    }
 
 
 def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise InputError(f"{name} is no number", found=text) from error
+        raise InputError(f"The value of {name} is no number", found=text) from error
 
 
 def _whole(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise InputError(f"{name} is no whole number", found=text) from error
+        raise InputError(f"The value of {name} is no whole number", found=text) from error
 
 
 def _executor(

@@ -9,12 +9,13 @@ from datalake.errors import InputError
 __all__ = ["read_pairs"]
 
 
-def read_pairs(what: str, pairs: Iterable[str]) -> dict[str, str]:
+def read_pairs(what: str, pairs: Iterable[str], *, expected: str = "NAME=VALUE") -> dict[str, str]:
     """The values by name.
 
     Args:
         what: what a pair is, for the message: 'An option of the connector'.
         pairs: texts such as `source=mine`; of two with one name the last counts.
+        expected: what a pair looks like.
 
     Raises:
         InputError: one has no `=`.
@@ -23,6 +24,6 @@ def read_pairs(what: str, pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise InputError(f"{what} cannot be read", expected="NAME=VALUE", found=pair)
+            raise InputError(f"{what} cannot be read", expected=expected, found=pair)
         values[name] = value
     return values

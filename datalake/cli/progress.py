@@ -42,9 +42,15 @@ class Progress:
         if self._on_terminal:
             sys.stderr.write("\n")
 
-    def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
-        """Say that `done` of `total` units are done; `note` follows them on the line."""
+    def update(
+        self, done: int, *, total: int | None = None, note: str = "", unit: str = ""
+    ) -> None:
+        """Say that `done` of `total` units are done; `note` follows them on the line.
+
+        A `unit` replaces the one that was given before.
+        """
         self._updated = True
+        self.unit = unit or self.unit
         self._done = done
         self._note = note
         self.total = self.total if total is None else total
@@ -56,10 +62,15 @@ class Progress:
     def _print(self) -> None:
         seconds = time.monotonic() - self._started
         of = f"/{self.total:,}" if self.total is not None else ""
-        rate = f", {self._done / seconds:,.0f} {self.unit}/s" if seconds > 0 else ""
+        rate = f", {_rate(self._done / seconds)} {self.unit}/s" if seconds > 0 else ""
         line = f"{self.what}: {self._done:,}{of} {self.unit}{rate}, {seconds:.0f} s"
         if self._note:
             line += f", {self._note}"
         # \x1b[K clears what a longer line left behind.
         sys.stderr.write(f"\r{line}\x1b[K" if self._on_terminal else f"{line}\n")
         sys.stderr.flush()
+
+
+def _rate(number: float) -> str:
+    """A rate with as many digits as say something: `0.4`, `12`."""
+    return f"{number:.1f}" if 0 < number < 9.95 else f"{number:,.0f}"

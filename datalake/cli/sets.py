@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datalake.episodes.episode_set import episode_sets, set_of
-from datalake.errors import InputError
+from datalake.episodes.episode_set import PARTS, episode_sets, set_of
+from datalake.errors import InputError, NotFoundError, nearest
 from datalake.lake import Lake
 from datalake.tables import Table
 
-__all__ = ["is_set", "refuse_part", "table_name", "table_of"]
+__all__ = ["everything", "is_set", "refuse_part", "table_name", "table_of"]
 
 
 def is_set(lake: Lake, name: str) -> bool:
@@ -15,9 +15,28 @@ def is_set(lake: Lake, name: str) -> bool:
     return name not in lake and name in episode_sets(lake)
 
 
+def everything(lake: Lake) -> list[str]:
+    """The names of all there is, the parts of a set under the set's."""
+    sets = episode_sets(lake)
+    parts = {f"{name}.{part}" for name in sets for part in PARTS}
+    return [*sets, *(name for name in lake.tables() if name not in parts), *lake.selections()]
+
+
 def table_name(lake: Lake, name: str) -> str:
-    """The table that has the versions and rows of what is named: for a set its episodes."""
-    return f"{name}.episodes" if is_set(lake, name) else name
+    """The table that has the versions and rows of what is named: for a set its episodes.
+
+    Raises:
+        NotFoundError: there is nothing of that name (names the nearest).
+    """
+    if is_set(lake, name):
+        return f"{name}.episodes"
+    if name not in lake and name not in lake.selections():
+        raise NotFoundError(
+            f"There is no table, episode set or selection {name!r}",
+            where=str(lake.location),
+            fix=nearest(name, everything(lake)),
+        )
+    return name
 
 
 def table_of(lake: Lake, name: str) -> Table:

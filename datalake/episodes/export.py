@@ -86,12 +86,20 @@ class ExportReport:
             [
                 f"{self.episode_set} (version {self.version}) is exported to {self.destination}"
                 f" as {self.exporter}",
-                f"  {self.num_episodes:,} episodes, {self.num_frames:,} frames,"
-                f" {self.num_tasks:,} tasks, {self.num_bytes / 1e6:,.1f} MB",
-                *([f"  {self.num_video_files:,} video files (stored ones: {how})"] if how else []),
+                f"  {_count(self.num_episodes, 'episode')}, {_count(self.num_frames, 'frame')},"
+                f" {_count(self.num_tasks, 'task')}, {self.num_bytes / 1e6:,.1f} MB",
+                *(
+                    [f"  {_count(self.num_video_files, 'video file')} (stored ones: {how})"]
+                    if how
+                    else []
+                ),
                 *(f"  {note}" for note in self.notes),
             ]
         )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 class ExportProgress(Protocol):

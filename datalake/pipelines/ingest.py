@@ -172,7 +172,12 @@ def _refuse_foreign(what: str, **given: bool) -> None:
     """
     for option, is_given in given.items():
         if is_given:
-            raise InputError(f"The option {option} does not apply to {what}", fix="Leave it out")
+            spelled = "--" + option.removesuffix("_s").replace("_", "-")
+            raise InputError(
+                f"An option does not apply to {what}",
+                found=f"{option} ({spelled})",
+                fix="Leave it out",
+            )
 
 
 def _executor(choice: Executor | ExecutorName, num_workers: int | None, lake: Lake) -> Executor:

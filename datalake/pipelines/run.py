@@ -37,8 +37,10 @@ _MAX_PLANS: Final = 5
 class ProgressSink(Protocol):
     """What is told how far a run is."""
 
-    def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
-        """`done` of `total` rows are dealt with."""
+    def update(
+        self, done: int, *, total: int | None = None, note: str = "", unit: str = ""
+    ) -> None:
+        """`done` of `total` are dealt with: rows, or what `unit` says."""
         ...
 
 

@@ -115,7 +115,10 @@ def test_names_that_are_not_there_are_told(edit: Cli, robot_lake: Path) -> None:
         (("delete", "g1"), "datalake rm g1"),
         (("delete", "g1", "robots/9"), "robots/00000"),
         (("trim", "g1"), "not clear"),
+        (("trim", "g1"), "--idle"),
+        (("trim", "g1", "--range", "robots/000001"), "EPISODE=START:STOP"),
         (("trim", "g1", "--range", "robots/000001=3"), "START:STOP"),
+        (("trim", "g1", "--range", "robots/000001=3:3000"), "a part of 0:"),
         (("split", "g1", "--fractions", "train=.8"), "make 1"),
         (("split", "g1", "--by", "taks"), "task"),
         (("task", "g1", "hello"), "OLD=NEW"),
@@ -127,6 +130,15 @@ def test_names_that_are_not_there_are_told(edit: Cli, robot_lake: Path) -> None:
         assert hint in done.stderr, (args, done.stderr)
         assert done.stderr.count("\n") == 1
     assert open_episodes(open_lake(robot_lake), "g1").version == 3
+
+
+@pytest.mark.parametrize("command", ["rm", "info", "head", "log", "compact", "cleanup"])
+def test_sets_are_among_the_names_there_are(edit: Cli, robot_lake: Path, command: str) -> None:
+    done = edit(command, "nothing", "--lake", robot_lake)
+    assert done.returncode == 2
+    assert "There is no table, episode set or selection 'nothing'" in done.stderr
+    assert "There is: g1, " in done.stderr
+    assert "g1.frames" not in done.stderr
 
 
 def test_a_dry_run_says_what_would_go(edit: Cli, robot_lake: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_dataset_is_recognised_ingested_and_gone_on_with(
     done = cli(*command)
     assert done.returncode == 3, done.stderr
     assert "lerobot: meta/info.json with codebase_version v2.1" in done.stderr
-    assert "videos (phase 1 of 2)" in done.stderr or "episodes (phase 2 of 2)" in done.stderr
+    assert "videos/s" in done.stderr or "episodes/s" in done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0].startswith("Ingested data (lerobot) from ")
     assert "2 added" in lines

@@ -159,3 +159,18 @@ def test_progress_survives_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="stop"):
         fail()
     assert capsys.readouterr().err.startswith("select: 7 domains")
+
+
+def test_long_lists_are_shortened_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_pairs({"ids": list(range(1024)), "few": list(range(12))})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ids  0, 1, 2, 3, 4, …, 1022, 1023 (1,024)"
+    assert lines[1].endswith("10, 11")
+    console.print_json({"ids": list(range(1024))})
+    assert len(json.loads(capsys.readouterr().out)["ids"]) == 1024
+
+
+def test_progress_counts_what_a_run_says(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("ingest") as progress:
+        progress.update(1, total=2, unit="videos")
+    assert "ingest: 1/2 videos, " in capsys.readouterr().err

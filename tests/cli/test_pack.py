@@ -70,9 +70,9 @@ def test_shards(cli: Cli, robots: Path) -> None:
     [
         (["g1", "--budget", "9"], "--into"),
         (["g1", "--dry-run"], "--budget 4096"),
-        (["g2", "--dry-run", "--budget", "9"], "There is no table 'g2'"),
+        (["g2", "--dry-run", "--budget", "9"], "There is no episode set or table 'g2'"),
         (["g1", "--dry-run", "--budget", "9"], "--overlong split"),
-        (["g1", "--dry-run", "--budget", "99", "--cost", "image"], "NAME=VALUE"),
+        (["g1", "--dry-run", "--budget", "99", "--cost", "image"], "NAME=TOKENS"),
         (["g1", "--dry-run", "--budget", "99", "--cost", "image=x"], "image is no whole number"),
         (["g1", "--dry-run", "--budget", "99", "--cost", "text=0"], "above 0"),
         (["g1", "--dry-run", "--budget", "99", "--cost", "text=nan"], "above 0"),

@@ -491,7 +491,7 @@ def test_one_column_holds_one_kind(memory: Lake) -> None:
     write_robots(memory, video=False)
     write_robots(memory, "g2", source="b", dim=4, video=False)
     write_robots(memory, "g3", source="c", fps=20.0, video=False)
-    with pytest.raises(SchemaError, match=r"action \(shape \(4,\) in g2, \(3,\) before"):
+    with pytest.raises(SchemaError, match=r"action \(shape \(3,\) in g1, \(4,\) in g2"):
         merge(memory, ["g1", "g2"], "all", union=True)
     with pytest.raises(SchemaError, match="10 in g1, 20 in g3"):
         merge(memory, ["g1", "g3"], "all")

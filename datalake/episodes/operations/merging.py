@@ -135,6 +135,7 @@ def _fitted(sets: Sequence[EpisodeSet], *, union: bool) -> tuple[Feature, ...]:
     """
     first, *others = sets
     features = {feature.name: feature for feature in first.features}
+    owners = dict.fromkeys(features, first.name)
     clashes: list[str] = []
     differences: list[str] = []
     rates = {each.name: _rates(each) for each in sets}
@@ -144,17 +145,17 @@ def _fitted(sets: Sequence[EpisodeSet], *, union: bool) -> tuple[Feature, ...]:
         for name, feature in own.items():
             if name not in features:
                 differences.append(f"{name} (only in {other.name})")
-                features[name] = feature
+                features[name], owners[name] = feature, other.name
             elif not _storable(features[name], feature):
-                clashes.append(_told(name, features[name], feature, other.name))
+                clashes.append(_told(name, features[name], owners[name], feature, other.name))
             elif replace(features[name], info={}) != replace(feature, info={}):
-                differences.append(_told(name, features[name], feature, other.name))
+                differences.append(_told(name, features[name], owners[name], feature, other.name))
     if clashes:
         raise SchemaError(
-            "One column cannot hold both",
-            where=first.name,
+            "A feature is of another kind in each set, and one column cannot hold both",
+            where=", ".join(each.name for each in sets),
             found="; ".join(sorted(clashes)),
-            fix="Rename the feature in one of the sets, or drop it",
+            fix="Rename it in one of the sets, or drop it: rename-feature, drop-feature",
         )
     if len({rate for found in rates.values() for rate in found}) > 1:
         told = ", ".join(
@@ -185,9 +186,10 @@ def _storable(held: Feature, other: Feature) -> bool:
     return bool(held.arrow_type == other.arrow_type)
 
 
-def _told(name: str, held: Feature, other: Feature, set_name: str) -> str:
+def _told(name: str, held: Feature, holder: str, other: Feature, other_holder: str) -> str:
     pairs = [
-        f"{what} {_short(getattr(other, what))} in {set_name}, {_short(getattr(held, what))} before"
+        f"{what} {_short(getattr(held, what))} in {holder},"
+        f" {_short(getattr(other, what))} in {other_holder}"
         for what in ("dtype", "shape", "names", "unit")
         if getattr(held, what) != getattr(other, what)
     ]

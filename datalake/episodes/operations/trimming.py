@@ -145,8 +145,8 @@ def _check(
         raise InputError(
             "What is to be trimmed is not clear",
             where=name,
-            expected="idle frames (of which some may be kept), or numbers of frames at head and "
-            "tail, or ranges",
+            expected="one of idle frames (idle=True, --idle), of which some may be kept; numbers of"
+            " frames at head and tail (--head, --tail); ranges (--range)",
         )
 
 
@@ -186,8 +186,8 @@ def _counted_cuts(
                 if ranges is None
                 else f"Episode {episode_id} has no such frames",
                 where=episodes.name,
-                expected=f"a part of frames 0 to {length}",
-                found=f"{start} to {stop}",
+                expected=f"a part of 0:{length}",
+                found=f"{start}:{stop}",
                 fix="Leave it out, or delete it" if ranges is None else "",
             )
         if (start, stop) != (0, length):

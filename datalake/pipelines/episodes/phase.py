@@ -14,7 +14,8 @@ class Phase:
 
     def __init__(self, sink: ProgressSink | None, number: int, what: str, total: int) -> None:
         self._sink = sink
-        self._what = f"{what} (phase {number} of 2)"
+        self._what = what
+        self._phase = f"phase {number} of 2"
         self._total = total
         self._done = self._num_bytes = 0
         self._started = time.monotonic()
@@ -27,6 +28,6 @@ class Phase:
             return
         left_s = (self._total / max(1, self._done) - 1) * (time.monotonic() - self._started)
         note = (
-            f"{self._what}, {self._num_bytes / 1e6:,.0f} MB, {num_bad:,} bad, {left_s:,.0f} s left"
+            f"{self._phase}, {self._num_bytes / 1e6:,.0f} MB, {num_bad:,} bad, {left_s:,.0f} s left"
         )
-        self._sink.update(self._done, total=self._total, note=note)
+        self._sink.update(self._done, total=self._total, note=note, unit=self._what)

@@ -176,7 +176,7 @@ class EpisodeReport:
             "video files to read": self.num_videos if self.dry_run else 0,
             "video files added": self.num_videos_added,
             "video files there already": self.num_videos_held,
-            "video files dropped, as newer ones took their place": self.num_videos_dropped,
+            "video files dropped, for newer ones": self.num_videos_dropped,
         }
         return lines + [_line(num, what) for what, num in rest.items() if num]
 
@@ -196,14 +196,18 @@ class EpisodeReport:
             shown = [finding for finding in self.examples if finding.reason == reason]
             for finding in shown:
                 place = finding.episode_id or finding.origin or self.corpus
-                frame = "" if finding.frame_index is None else f", frame {finding.frame_index}"
-                lines.append(f"                 {place}{frame}: {finding.detail}")
+                frame = "" if finding.frame_index is None else f" frame {finding.frame_index:,}"
+                about = f" {finding.feature}" if finding.feature else ""
+                lines.append(f"                 {place}{frame}{about}: {finding.detail}")
             if num > len(shown):
                 lines.append("                 …")
         return lines
 
 
 def _line(num: int, what: str) -> str:
+    if num == 1:
+        what = what.replace("episodes", "episode").replace("files", "file")
+        what = what.replace("frames", "frame")
     return f"  {num:>12,} {what}"
 
 

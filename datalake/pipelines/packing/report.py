@@ -71,10 +71,11 @@ class PackReport:
 
     def __str__(self) -> str:
         law, simple = self.lengths, self.baselines
+        verb = "Packed" if self.table else "Would pack"
         where = f"into {self.table}" if self.table else "(nothing was written)"
         lines = [
-            f"Packed {law.num_items:,} items of {self.num_tokens:,} {self.unit}"
-            f" into {self.num_sequences:,} sequences of {self.budget:,} {where}",
+            f"{verb} {_count(law.num_items, 'item')} of {self.num_tokens:,} {self.unit}"
+            f" into {_count(self.num_sequences, 'sequence')} of {self.budget:,} {where}",
             f"  lengths: least {law.least:,}, median {law.median:,}, p95 {law.p95:,},"
             f" most {law.most:,}, mean {law.mean:,.1f}, std {law.std:,.1f}",
             f"  {self.utilisation:>8.2%} used by {self.method} ({self.padding_share:.2%} padding)",
@@ -85,7 +86,7 @@ class PackReport:
         if self.num_ranks > 1:
             empty = f", {self.num_empty} of them empty" if self.num_empty else ""
             each = self.num_sequences // self.num_ranks
-            lines.append(f"  {each:,} sequences a rank on {self.num_ranks} ranks{empty}")
+            lines.append(f"  {_count(each, 'sequence')} a rank on {self.num_ranks} ranks{empty}")
         for source in self.sources:
             lines += _source_lines(source, self.unit)
         for name, share in self.asked.items():
@@ -105,7 +106,9 @@ class PackReport:
 
 def _source_lines(source: SourceReport, unit: str) -> list[str]:
     kinds = ", ".join(f"{name} {total:,}" for name, total in source.modalities.items())
-    lines = [f"  {source.name}: {source.num_packed:,} items" + (f" ({kinds})" if kinds else "")]
+    lines = [
+        f"  {source.name}: {_count(source.num_packed, 'item')}" + (f" ({kinds})" if kinds else "")
+    ]
     if source.num_left_out:
         lines.append(f"    {source.num_left_out:,} left out: too short, or without {unit}")
     if source.num_cut:
@@ -165,17 +168,23 @@ class ShardReport:
         return asdict(self)
 
     def __str__(self) -> str:
+        verb = "Dealt" if self.table else "Would deal"
         where = f"into {self.table}" if self.table else "(nothing was written)"
         lines = [
-            f"Dealt {self.num_steps:,} steps of {self.source} in {self.num_strides:,} strides"
-            f" to {self.num_shards:,} shards {where}",
+            f"{verb} {_count(self.num_steps, 'step')} of {self.source}"
+            f" in {_count(self.num_strides, 'stride')}"
+            f" to {_count(self.num_shards, 'shard')} {where}",
             f"  {self.least_steps:,} to {self.most_steps:,} steps a shard"
             f" (asked {self.shard_steps:,}; they differ by {self.largest_stride:,} at most)",
             f"  {self.least_episodes:,} to {self.most_episodes:,} episodes a shard,"
             f" {self.mean_episodes:.1f} on average",
         ]
         if self.num_left_out:
-            lines.append(f"  {self.num_left_out:,} episodes left out: too short for a step")
+            lines.append(f"  {_count(self.num_left_out, 'episode')} left out: too short for a step")
         if self.version is not None:
             lines.append(f"  version {self.version}, run {self.run_id}")
         return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

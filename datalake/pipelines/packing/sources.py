@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from datalake.episodes import EpisodeSet, episode_sets, open_episodes
-from datalake.errors import InputError
+from datalake.errors import InputError, NotFoundError, nearest
 from datalake.lake import Lake
 from datalake.packing import Block, Layout, Modality, Pieces, Span, TokenCosts, fit
 from datalake.pipelines.packing.settings import PackSettings
@@ -104,6 +104,12 @@ def read_source(lake: Lake, name: str, version: int | None, settings: PackSettin
     """
     if name in episode_sets(lake):
         return _of_episodes(open_episodes(lake, name, version), settings)
+    if name not in lake:
+        raise NotFoundError(
+            f"There is no episode set or table {name!r}",
+            where=str(lake.location),
+            fix=nearest(name, [*episode_sets(lake), *lake.tables()]),
+        )
     return _of_table(name, lake[name].at(version), settings)
 
 

@@ -396,7 +396,7 @@ def test_what_no_packing_made_is_not_overwritten(lake: Lake, name: str) -> None:
 @pytest.mark.parametrize(
     ("error", "match", "options"),
     [
-        (NotFoundError, "There is no table 'g2'", {"sources": ["g2"]}),
+        (NotFoundError, "There is no episode set or table 'g2'", {"sources": ["g2"]}),
         (InputError, "each once", {"sources": ["g1", "g1"]}),
         (InputError, "one or more", {"sources": []}),
         (NotFoundError, "Did you mean action", {"columns": ("actoin",)}),

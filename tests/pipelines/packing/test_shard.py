@@ -39,7 +39,7 @@ def test_every_step_with_a_whole_window_lies_in_one_shard(lake: Lake) -> None:
     assert report.num_shards == 1 + max(row["shard_index"] for row in rows)
     assert report.num_left_out == 1
     assert report.most_steps - report.least_steps <= report.largest_stride <= 2
-    assert "1 episodes left out" in str(report)
+    assert "1 episode left out" in str(report)
     entry = lake.log("shards")[-1]
     assert (entry.operation, entry.config["as"]) == ("pack", "shards")
     assert entry.inputs["g1.episodes"] == g1.version
