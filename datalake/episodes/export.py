@@ -193,26 +193,12 @@ def export_episodes(
     """
     writer = find_exporter(exporter)
     episodes = open_episodes(lake, name, version)
-    rows = _chosen(episodes, where, episode_ids)
-    place = locate(destination, lake.location.options)
-    return writer.export(episodes, rows, place, settings or ExportSettings(), progress)
-
-
-def _chosen(episodes: EpisodeSet, where: str | None, ids: Sequence[str] | None) -> RowArray:
-    if where is not None and ids is not None:
-        raise InputError("Episodes are chosen by a condition or by their ids, not by both")
-    if ids is not None:
-        rows = np.array([episodes.index.row_of(each) for each in ids], np.int64)
-        if len(set(ids)) < len(ids):
-            twice = next(each for each in ids if list(ids).count(each) > 1)
-            raise InputError("An episode is named twice", found=twice)
-    else:
-        reader = episodes.episodes.scan(["episode_id"], where=where, with_row_index=True)
-        rows = reader.read_all()["row_index"].to_numpy().astype(np.int64)
+    rows = episodes.rows(episode_ids=episode_ids, where=where)
     if not len(rows):
         raise InputError(
             "There is no episode to export",
             where=episodes.name,
             found="an empty set" if where is None else f"none for which {where}",
         )
-    return rows
+    place = locate(destination, lake.location.options)
+    return writer.export(episodes, rows, place, settings or ExportSettings(), progress)

@@ -24,8 +24,9 @@ from datalake.detection import connector as load_connector
 from datalake.episodes import episode_sets
 from datalake.errors import ExistsError, InputError
 from datalake.lake import Lake, Lineage
+from datalake.pipelines.choice import chosen_executor
 from datalake.pipelines.episodes import EpisodeReport, EpisodeRun, EpisodeSettings, VideoCodec
-from datalake.pipelines.executors import Executor, LocalExecutor
+from datalake.pipelines.executors import Executor
 from datalake.pipelines.recognition import recognise
 from datalake.pipelines.report import RunReport
 from datalake.pipelines.run import ProgressSink, Run
@@ -129,7 +130,7 @@ def ingest(
             format=format,
             settings=for_episodes,
             lineage=Lineage("ingest", {**config, **for_episodes.as_config()}),
-            executor=_executor(executor, num_workers, lake),
+            executor=chosen_executor(executor, num_workers, lake),
             progress=progress,
             dry_run=dry_run,
         ).run()
@@ -158,7 +159,7 @@ def ingest(
         format=format,
         settings=settings,
         lineage=Lineage("ingest", {**config, **settings.as_config()}),
-        executor=_executor(executor, num_workers, lake),
+        executor=chosen_executor(executor, num_workers, lake),
         progress=progress,
         dry_run=dry_run,
     ).run()
@@ -178,21 +179,3 @@ def _refuse_foreign(what: str, **given: bool) -> None:
                 found=f"{option} ({spelled})",
                 fix="Leave it out",
             )
-
-
-def _executor(choice: Executor | ExecutorName, num_workers: int | None, lake: Lake) -> Executor:
-    if choice == "local":
-        return LocalExecutor()
-    if lake.location.scheme == "memory":
-        raise InputError(
-            "Workers of Ray cannot reach a lake in memory",
-            where=str(lake.location),
-            fix="Use the executor local, or a lake on disk or in an object store",
-        )
-    if choice == "ray":
-        from datalake.pipelines.ray_executor import RayExecutor
-
-        return RayExecutor(num_workers=num_workers)
-    if isinstance(choice, str):
-        raise InputError("The executor is not known", expected="ray or local", found=repr(choice))
-    return choice
