@@ -16,6 +16,7 @@ from datalake.episodes.episode_set import (
     episode_sets,
     open_episodes,
 )
+from datalake.episodes.fitting import is_storable
 from datalake.episodes.operations.change import Change
 from datalake.episodes.operations.copying import Copier, Rename, same_id
 from datalake.episodes.schema import frames_schema
@@ -146,7 +147,7 @@ def _fitted(sets: Sequence[EpisodeSet], *, union: bool) -> tuple[Feature, ...]:
             if name not in features:
                 differences.append(f"{name} (only in {other.name})")
                 features[name], owners[name] = feature, other.name
-            elif not _storable(features[name], feature):
+            elif not is_storable(features[name], feature):
                 clashes.append(_told(name, features[name], owners[name], feature, other.name))
             elif replace(features[name], info={}) != replace(feature, info={}):
                 differences.append(_told(name, features[name], owners[name], feature, other.name))
@@ -176,14 +177,6 @@ def _fitted(sets: Sequence[EpisodeSet], *, union: bool) -> tuple[Feature, ...]:
 
 def _rates(of: EpisodeSet) -> set[float]:
     return {rate for batch in of.episodes.scan(["fps"]) for rate in batch.column("fps").to_pylist()}
-
-
-def _storable(held: Feature, other: Feature) -> bool:
-    """Whether one column can hold both."""
-    is_video = (held.dtype == "video", other.dtype == "video")
-    if any(is_video):
-        return all(is_video)
-    return bool(held.arrow_type == other.arrow_type)
 
 
 def _told(name: str, held: Feature, holder: str, other: Feature, other_holder: str) -> str:

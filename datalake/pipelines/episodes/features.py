@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from datalake.episodes.fitting import is_storable
 from datalake.errors import SchemaError
 from datalake.recording import Feature
 
@@ -57,7 +58,7 @@ def fit(
     added = tuple(feature for feature in own if feature.name not in known)
     unfilled = tuple(feature.name for feature in held if feature.name not in names)
     shared = [(known[feature.name], feature) for feature in own if feature.name in known]
-    if clashes := [pair for pair in shared if not _storable(*pair)]:
+    if clashes := [pair for pair in shared if not is_storable(*pair)]:
         raise SchemaError(
             "A feature of the corpus is of another kind than the set's feature of that name",
             where=where,
@@ -86,14 +87,6 @@ def _same(one: Sequence[Feature], other: Sequence[Feature]) -> bool:
     return theirs.keys() == {feature.name for feature in one} and not any(
         difference(feature, theirs[feature.name], "", "") for feature in one
     )
-
-
-def _storable(one: Feature, other: Feature) -> bool:
-    """Whether one column can hold both."""
-    if one.dtype != other.dtype:
-        return False
-    is_scalar = one.num_elements == other.num_elements == 1
-    return is_scalar or not one.is_numeric or one.shape == other.shape
 
 
 def difference(one: Feature, other: Feature, here: str, there: str) -> str:
