@@ -74,6 +74,14 @@ def ingest(
             "--union", help="Let robot data with other features in; what one lacks is null."
         ),
     ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FEATURE=NAME",
+            help="Call a robot feature otherwise, so that one set can hold robots of other"
+            " shapes; may be repeated.",
+        ),
+    ] = None,
     commit_every: Annotated[
         float, typer.Option(help="Commit what is staged at least this often (seconds).")
     ] = 60.0,
@@ -121,6 +129,7 @@ def ingest(
             part_rows=part_rows,
             without_video=without_video,
             union=union,
+            rename=read_pairs("A new name", rename or (), expected="FEATURE=NAME"),
             commit_every_s=commit_every,
             dry_run=dry_run,
             executor=_executor(executor, workers, ray_address, session.debug),

@@ -31,7 +31,7 @@ from datalake.pipelines.recognition import recognise
 from datalake.pipelines.report import RunReport
 from datalake.pipelines.run import ProgressSink, Run
 from datalake.pipelines.settings import ExecutorName, OnError, Settings
-from datalake.recording import EpisodeCorpus
+from datalake.recording import EpisodeCorpus, renamed
 from datalake.uri import Location, locate
 
 __all__ = ["Transcoding", "ingest"]
@@ -56,6 +56,7 @@ def ingest(
     part_rows: int = 4096,
     without_video: bool = False,
     union: bool = False,
+    rename: Mapping[str, str] | None = None,
     commit_every_s: float = 60.0,
     dry_run: bool = False,
     executor: Executor | ExecutorName = "ray",
@@ -86,6 +87,7 @@ def ingest(
         part_rows: about how many utterances a part has when a corpus is first ingested.
         without_video: leave out robot features that are videos.
         union: let robot data with other features than the set's in; what one lacks is null.
+        rename: new names of robot features, so that one set can hold robots of other shapes.
         commit_every_s: commit what is staged at least this often.
         dry_run: write nothing; report what would be done and the faults that are known so far.
         executor: `ray`, `local` (in this process), or one that is set up.
@@ -107,6 +109,8 @@ def ingest(
     corpus = load_connector(read_by).open(root, options)
     config = {"path": str(root), "connector": read_by, "options": options}
     if isinstance(corpus, EpisodeCorpus):
+        corpus = renamed(corpus, rename or {})
+        config |= {"rename": dict(rename)} if rename else {}
         _refuse_foreign(
             "robot episodes",
             min_duration_s=min_duration_s != 0.0,
@@ -134,7 +138,7 @@ def ingest(
             progress=progress,
             dry_run=dry_run,
         ).run()
-    _refuse_foreign("speech", without_video=without_video, union=union)
+    _refuse_foreign("speech", without_video=without_video, union=union, rename=bool(rename))
     settings = Settings(
         on_error=on_error,
         max_bad_fraction=0.01 if max_bad_fraction is None else max_bad_fraction,

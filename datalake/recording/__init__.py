@@ -14,6 +14,7 @@ from datalake.recording.corpus import (
 )
 from datalake.recording.feature import NUMERIC_DTYPES, Feature, column_of, feature_of
 from datalake.recording.finding import Finding, Severity
+from datalake.recording.renamed import RenamedCorpus, renamed
 
 __all__ = [
     "BOOKKEEPING",
@@ -24,9 +25,11 @@ __all__ = [
     "EpisodeRef",
     "Feature",
     "Finding",
+    "RenamedCorpus",
     "Severity",
     "VideoFile",
     "VideoSpan",
     "column_of",
     "feature_of",
+    "renamed",
 ]

@@ -38,6 +38,9 @@ _AT_ONCE: Final = 1024
 _OWN: Final = ("timestamp", "task_index")
 _LARGEST: Final = (1 << 63) - 1
 
+# Timestamps in single precision are this far from their formula within a minute or two.
+_ROUNDING_S: Final = 5e-6
+
 
 @dataclass(frozen=True)
 class Spans:
@@ -90,6 +93,22 @@ class Chosen:
     def schema(self) -> pa.Schema:
         """The schema of a data file."""
         return parquet_schema([*self.features, *BOOKKEEPING_FEATURES])
+
+    def timestamps(self, episode: int) -> npt.NDArray[np.float64]:
+        """The timestamps of an episode as they will be read again, in seconds, (length,).
+
+        They are read only where they are not frame_index / fps, as of a camera that runs at 29.97
+        frames a second in a dataset that says 30.
+        """
+        length = int(self.lengths[episode])
+        if self.timestamp_errors_s[episode] <= _ROUNDING_S:
+            times = np.arange(length) / self.fps
+        else:
+            start = int(self.source.index.starts[self.rows[episode]])
+            column = self.source.frames.take(range(start, start + length), ["timestamp"])
+            times = column["timestamp"].to_numpy()
+        # Written in single precision.
+        return times.astype(np.float32).astype(np.float64)
 
     def feature(self, name: str) -> Feature:
         """A feature by name."""

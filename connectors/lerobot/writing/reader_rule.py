@@ -117,12 +117,8 @@ def _check_times(
     chosen: Chosen, episode: int, info: VideoInfo, first: int, from_s: float
 ) -> npt.NDArray[np.float64]:
     """See that an episode's frames stand at their times; returns the times, (length,)."""
-    length = int(chosen.lengths[episode])
-    # Timestamps are stored in single precision.
-    wanted = from_s + (np.arange(length) / chosen.fps).astype(np.float32).astype(np.float64)
-    away = (
-        np.abs(info.times()[first : first + length] - wanted) + chosen.timestamp_errors_s[episode]
-    )
+    wanted = from_s + chosen.timestamps(episode)
+    away = np.abs(info.times()[first : first + len(wanted)] - wanted)
     if (away >= _TOLERANCE_S).any():
         worst = int(np.argmax(away))
         raise _unfit(

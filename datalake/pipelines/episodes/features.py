@@ -63,8 +63,9 @@ def fit(
             "A feature of the corpus is of another kind than the set's feature of that name",
             where=where,
             found="; ".join(difference(*pair, "the set", "the corpus") for pair in clashes),
-            fix="Ingest the corpus into a set of its own, and rename the feature in one of the two"
-            " (datalake episodes rename-feature) before they are merged",
+            fix="Call the corpus's feature otherwise, such as with --rename"
+            f" {clashes[0][1].name}={clashes[0][1].name}.mine; or ingest the corpus into a set of"
+            " its own",
         )
     news = [
         *(f"{feature.name} (only in the corpus)" for feature in added),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from datalake.episodes import EpisodeSet, create_episodes, frames_schema
 from datalake.episodes.validation import Checks
+from datalake.errors import ConflictError, ExistsError
 from datalake.lake import Lake, Lineage
 from datalake.pipelines.columns import widen
 from datalake.pipelines.episodes.features import Fit
@@ -52,9 +53,16 @@ def prepare_set(
         ConflictError: another writer is at it.
     """
     if held is None:
-        return create_episodes(
-            lake, name, fitted.features, format=format or "lance", lineage=lineage
-        )
+        try:
+            return create_episodes(
+                lake, name, fitted.features, format=format or "lance", lineage=lineage
+            )
+        except ExistsError as error:
+            raise ConflictError(
+                f"Another writer made the episode set {name} at the same time",
+                where=error.where,
+                fix="Run the same command again when the other one is over",
+            ) from error
     ready = held.to_write()
     if fitted.features == held.features:
         return ready
