@@ -10,7 +10,7 @@ import typer
 from datalake.cli import console
 from datalake.cli.pairs import read_pairs
 from datalake.pipelines import ingest as bring_up_to_date
-from datalake.pipelines.executors import Executor, LocalExecutor
+from datalake.pipelines.choice import named_executor
 from datalake.pipelines.ingest import Transcoding
 from datalake.pipelines.recognition import recognise
 from datalake.pipelines.settings import ExecutorName, OnError
@@ -89,8 +89,9 @@ def ingest(
         bool, typer.Option("--dry-run", help="Write nothing; report what would be done.")
     ] = False,
     executor: Annotated[
-        ExecutorName, typer.Option(help="Work on Ray, or in this process.")
-    ] = "ray",
+        ExecutorName,
+        typer.Option(help="Work on Ray, in this process, or where it suits the amount of work."),
+    ] = "auto",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many tasks Ray runs at once.")
     ] = None,
@@ -132,7 +133,7 @@ def ingest(
             rename=read_pairs("A new name", rename or (), expected="FEATURE=NAME"),
             commit_every_s=commit_every,
             dry_run=dry_run,
-            executor=_executor(executor, workers, ray_address, session.debug),
+            executor=named_executor(executor, workers, address=ray_address, debug=session.debug),
             progress=progress,
         )
     if session.as_json:
@@ -141,13 +142,3 @@ def ingest(
         typer.echo(report)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
-
-
-def _executor(
-    name: ExecutorName, workers: int | None, address: str | None, debug: bool
-) -> Executor:
-    if name == "local":
-        return LocalExecutor()
-    from datalake.pipelines.ray_executor import RayExecutor
-
-    return RayExecutor(num_workers=workers, address=address, debug=debug)

@@ -12,7 +12,7 @@ from datalake.cli import console
 from datalake.cli.pairs import read_pairs
 from datalake.errors import InputError
 from datalake.packing import CARRY, WINDOW, Characters, Exhausted, Method, Overlong, TokenCosts
-from datalake.pipelines.executors import Executor, LocalExecutor
+from datalake.pipelines.choice import named_executor
 from datalake.pipelines.packing import PackSettings, shard
 from datalake.pipelines.packing import pack as make_sequences
 from datalake.pipelines.packing.settings import Parts, Unit, WeightBy
@@ -106,8 +106,9 @@ def pack(
         bool, typer.Option("--dry-run", help="Write nothing; report what would be made.")
     ] = False,
     executor: Annotated[
-        ExecutorName, typer.Option(help="Work on Ray, or in this process.")
-    ] = "ray",
+        ExecutorName,
+        typer.Option(help="Work on Ray, in this process, or where it suits the amount of work."),
+    ] = "auto",
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many tasks Ray runs at once.")
     ] = None,
@@ -171,7 +172,9 @@ def pack(
                 settings,
                 into=target,
                 version=version,
-                executor=_executor(executor, workers, ray_address, session.debug),
+                executor=named_executor(
+                    executor, workers, address=ray_address, debug=session.debug
+                ),
                 progress=None if quiet else stack.enter_context(bar),
             )
     if session.as_json:
@@ -227,13 +230,3 @@ def _whole(name: str, text: str) -> int:
         return int(text)
     except ValueError as error:
         raise InputError(f"The value of {name} is no whole number", found=text) from error
-
-
-def _executor(
-    name: ExecutorName, workers: int | None, address: str | None, debug: bool
-) -> Executor:
-    if name == "local":
-        return LocalExecutor()
-    from datalake.pipelines.ray_executor import RayExecutor
-
-    return RayExecutor(num_workers=workers, address=address, debug=debug)

@@ -24,7 +24,7 @@ from datalake.detection import connector as load_connector
 from datalake.episodes import episode_sets
 from datalake.errors import ExistsError, InputError
 from datalake.lake import Lake, Lineage
-from datalake.pipelines.choice import chosen_executor
+from datalake.pipelines.choice import Undecided, chosen_executor
 from datalake.pipelines.episodes import EpisodeReport, EpisodeRun, EpisodeSettings, VideoCodec
 from datalake.pipelines.executors import Executor
 from datalake.pipelines.recognition import recognise
@@ -59,7 +59,7 @@ def ingest(
     rename: Mapping[str, str] | None = None,
     commit_every_s: float = 60.0,
     dry_run: bool = False,
-    executor: Executor | ExecutorName = "ray",
+    executor: Executor | Undecided | ExecutorName = "auto",
     num_workers: int | None = None,
     progress: ProgressSink | None = None,
 ) -> RunReport | EpisodeReport:
@@ -90,7 +90,8 @@ def ingest(
         rename: new names of robot features, so that one set can hold robots of other shapes.
         commit_every_s: commit what is staged at least this often.
         dry_run: write nothing; report what would be done and the faults that are known so far.
-        executor: `ray`, `local` (in this process), or one that is set up.
+        executor: `auto` (this process for little, Ray for much), `ray`, `local` (this process),
+            or one that is set up.
         num_workers: how many tasks Ray runs at once; None for one a core.
         progress: is told how far the run is.
 

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from datalake.connector import Corpus
 from datalake.errors import ExistsError, InputError, StoppedError
 from datalake.lake import Lake, Lineage
+from datalake.pipelines.choice import ITEM_BYTES, Undecided, decided
 from datalake.pipelines.columns import Columns, widen
 from datalake.pipelines.executors import Executor
 from datalake.pipelines.ledger import Ledger
@@ -57,7 +58,7 @@ class Run:
         format: str | None,  # noqa: A002 - the word everybody uses
         settings: Settings,
         lineage: Lineage,
-        executor: Executor,
+        executor: Executor | Undecided,
         progress: ProgressSink | None,
         dry_run: bool,
     ) -> None:
@@ -190,14 +191,15 @@ class Run:
         return widen(table, missing, self._lineage.properties())
 
     def _work(self, planner: Planner, plan: Plan, found: Table | None) -> None:
+        executor = decided(self._executor, plan.num_bytes + plan.num_pending * ITEM_BYTES)
         with shared_folder(self._lake, self._lineage.run_id) as workspace, ExitStack() as stack:
             units = workspace.join("units.arrow")
             buckets: list[int] = []
             if plan.num_pending:
                 with self._timed("startup_s"):
-                    stack.enter_context(self._executor)
+                    stack.enter_context(executor)
                 with self._timed("plan_s"), translated(workspace, "Writing the plan"):
-                    buckets = planner.write_units(units, self._executor.num_workers)
+                    buckets = planner.write_units(units, executor.num_workers)
             planner.close()
             # Only now: where Ray cannot be started, no empty table is left behind.
             table = self._prepare(found)
@@ -221,15 +223,22 @@ class Run:
                 settings=self._settings,
             )
             with self._timed("work_s"):
-                self._stage(job, plan, len(buckets), publisher)
+                self._stage(executor, job, plan, len(buckets), publisher)
                 publisher.publish()
 
-    def _stage(self, job: StageJob, plan: Plan, num_units: int, publisher: Publisher) -> None:
+    def _stage(
+        self,
+        executor: Executor,
+        job: StageJob,
+        plan: Plan,
+        num_units: int,
+        publisher: Publisher,
+    ) -> None:
         if num_units == 0:
             return
         num_seen = num_bad = 0
         started = time.monotonic()
-        with closing(self._executor.run(job, num_units)) as units:
+        with closing(executor.run(job, num_units)) as units:
             for unit in units:
                 publisher.add(unit)
                 num_seen += unit.num_items

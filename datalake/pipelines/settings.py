@@ -11,7 +11,7 @@ from datalake.errors import InputError
 __all__ = ["ExecutorName", "OnError", "Settings"]
 
 OnError: TypeAlias = Literal["quarantine", "skip", "raise"]
-ExecutorName: TypeAlias = Literal["ray", "local"]
+ExecutorName: TypeAlias = Literal["auto", "ray", "local"]
 
 _CHOICES: Final = {"on_error": ("quarantine", "skip", "raise"), "transcode": (None, "flac16k")}
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from datalake.episodes import EpisodeSet, episode_sets, open_episodes
 from datalake.errors import InputError
 from datalake.lake import Lake, Lineage
+from datalake.pipelines.choice import ITEM_BYTES, Undecided, decided
 from datalake.pipelines.episodes.features import Fit, fit
 from datalake.pipelines.episodes.plan import EpisodePlan, make_plan
 from datalake.pipelines.episodes.publish import EpisodePublisher
@@ -39,7 +40,7 @@ class EpisodeRun:
         format: str | None,  # noqa: A002 - the word everybody uses
         settings: EpisodeSettings,
         lineage: Lineage,
-        executor: Executor,
+        executor: Executor | Undecided,
         progress: ProgressSink | None,
         dry_run: bool,
     ) -> None:
@@ -144,11 +145,14 @@ class EpisodeRun:
     def _work(
         self, plan: EpisodePlan, fitted: Fit, held: EpisodeSet | None, tolerance: Tolerance
     ) -> None:
+        executor = decided(
+            self._executor, plan.video_bytes + plan.num_bytes + len(plan.to_do) * ITEM_BYTES
+        )
         with shared_folder(self._lake, self._lineage.run_id) as workspace, ExitStack() as stack:
             if plan.to_do:
                 # Before anything is made: where Ray cannot be started, no empty set is left.
                 with self._timed("startup_s"):
-                    stack.enter_context(self._executor)
+                    stack.enter_context(executor)
             with self._timed("work_s"):
                 episode_set = prepare_set(
                     self._lake,
@@ -174,7 +178,7 @@ class EpisodeRun:
                     publisher,
                     settings=self._settings,
                     tolerance=tolerance,
-                    executor=self._executor,
+                    executor=executor,
                     workspace=workspace,
                     progress=self._progress,
                 ).run()

@@ -13,13 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from typing import Final
 
 import pyarrow as pa
 
 from datalake.errors import InputError, NotFoundError, nearest
 from datalake.lake import Lake, Lineage
 from datalake.packing.rows import PACKED_COLUMNS, packed_schema
-from datalake.pipelines.choice import chosen_executor
+from datalake.pipelines.choice import Undecided, chosen_executor, decided
 from datalake.pipelines.executors import Executor
 from datalake.pipelines.packing.plan import Plan, make_plan, write_plan
 from datalake.pipelines.packing.report import PackReport
@@ -34,6 +35,9 @@ from datalake.recording import column_of, feature_of
 
 __all__ = ["pack"]
 
+# Position, segment and modality of a token.
+_TOKEN_BYTES: Final = 9
+
 
 def pack(
     lake: Lake,
@@ -42,7 +46,7 @@ def pack(
     *,
     into: str | None = None,
     version: int | None = None,
-    executor: Executor | ExecutorName = "ray",
+    executor: Executor | Undecided | ExecutorName = "auto",
     num_workers: int | None = None,
     progress: ProgressSink | None = None,
 ) -> PackReport:
@@ -55,7 +59,8 @@ def pack(
         into: the table's name. One that an earlier packing made, with the same columns, is filled
             anew as a new version. None writes nothing and only reports.
         version: of the source (of a single one); None for the latest.
-        executor: `ray`, `local` (in this process), or one that is set up.
+        executor: `auto` (this process for little, Ray for much), `ray`, `local` (this process),
+            or one that is set up.
         num_workers: how many tasks Ray runs at once; None for one a core.
         progress: is told how far the run is.
 
@@ -80,9 +85,17 @@ def pack(
     inputs = {table: number for source in read for table, number in source.inputs.items()}
     lineage = Lineage("pack", {"sources": names, **settings.as_config()}, inputs)
     started = time.monotonic()
-    _write(lake, plan, settings, columns, target, workers, lineage, progress)
+    ready = decided(workers, _num_bytes(plan, read, columns))
+    _write(lake, plan, settings, columns, target, ready, lineage, progress)
     plan.report.work_s = time.monotonic() - started
     return plan.report
+
+
+def _num_bytes(plan: Plan, sources: Sequence[Source], columns: tuple[pa.Field, ...]) -> int:
+    """About how many bytes are read and written."""
+    of_tokens = plan.report.num_sequences * plan.report.budget * _TOKEN_BYTES
+    of_frames = [each.frames.num_bytes() for each in sources if each.frames is not None]
+    return of_tokens + (sum(of_frames) if columns else 0)
 
 
 def _check_sources(names: Sequence[str], version: int | None) -> None:
