@@ -52,7 +52,8 @@ class Trial:
             *("--connector", "audio_folder", "--part-rows", str(self.part_rows)),
             # A commit a unit: more steps to be killed between.
             *("--commit-every", "0"),
-            *("--max-bad-fraction", "1", "--executor", "ray", "--workers", "2", "--quiet", "--json"),
+            *("--max-bad-fraction", "1", "--executor", "ray", "--workers", "2"),
+            *("--quiet", "--json"),
         ]
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
