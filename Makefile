@@ -46,7 +46,8 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest -m "not slow"
+	# A file's tests stay together, since they share servers and clusters.
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow

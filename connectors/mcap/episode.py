@@ -219,7 +219,7 @@ def _held(
     """All joints, of which a message brings some, at their latest; None: some have not come yet."""
     names = fields.get("name")
     joints = tuple(names) if isinstance(names, list) else ()
-    if frozenset(joints) not in source.parts:
+    if tuple(sorted(joints)) not in source.parts:
         return np.asarray(_value(fields, name, source.joints))
     held = track.held.setdefault(name, {})
     values = _value(fields, name, joints)
@@ -265,7 +265,7 @@ def _refuse_endless(times: Mapping[str, Times], fps: float) -> None:
 
 
 def _refuse_gaps(taken: Mapping[str, Taken], plan: Plan) -> None:
-    for topic in sorted(plan.main):
+    for topic in plan.main:
         frame = taken[topic].first_stale
         if frame is not None:
             raise RefusedError(

@@ -20,8 +20,8 @@ class Source:
     fields: tuple[str, ...]
     joints: tuple[str, ...] = ()
     """The order of the joints where messages name them; empty where they do not."""
-    parts: tuple[frozenset[str], ...] = ()
-    """Sets of joints that messages bring in turn; empty where each message has all of them."""
+    parts: tuple[tuple[str, ...], ...] = ()
+    """The joints, sorted, that messages bring in turn; empty where each message has all of them."""
 
     def __str__(self) -> str:
         return f"{self.topic}:{'+'.join(self.fields)}"
@@ -45,14 +45,18 @@ class Camera:
 
 @dataclass(frozen=True)
 class Plan:
-    """How recordings are read. Picklable."""
+    """How recordings are read. Picklable.
+
+    Its text is part of every episode's stamp, so it holds no sets: their order is another in each
+    process.
+    """
 
     fps: float
     reference: str
     """The topic that the grid is tied to."""
     vectors: tuple[Vector, ...]
     cameras: tuple[Camera, ...]
-    main: frozenset[str]
+    main: tuple[str, ...]
     """Topics without which an episode is none: those of the state, the action and the cameras."""
     task: Source | None = None
     task_text: str | None = None

@@ -44,7 +44,7 @@ class Sample:
     is_steady: bool = True
     """Whether a message comes every second at least, by the median interval."""
     begins_s: float = 0.0
-    parts: tuple[frozenset[str], ...] = ()
+    parts: tuple[tuple[str, ...], ...] = ()
     """The joints of each of several nodes that publish in turn; empty where all are in each."""
     """How long after the first message of all the topic's first comes."""
 
@@ -144,7 +144,7 @@ def _join_parts(sample: Sample) -> None:
             del joined[key]
     joined["name"] = names
     sample.fields = joined
-    sample.parts = tuple(frozenset(fields["name"]) for fields in firsts)
+    sample.parts = tuple(tuple(sorted(fields["name"])) for fields in firsts)
 
 
 def _mark_steady(found: dict[str, Sample]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -119,6 +122,29 @@ class TestBags(EpisodeConnectorSuite):
             write_bag(tmp_path / "bags" / f"bag_{number}", _arm(number))
         files = (path for path in sorted((tmp_path / "bags").rglob("*")) if path.is_file())
         return {path.relative_to(tmp_path / "bags").as_posix(): path.read_bytes() for path in files}
+
+
+_STAMPS = """
+import sys
+from connectors.mcap.connector import CONNECTOR
+from datalake.uri import locate
+print([ref.stamp for ref in CONNECTOR.open(locate(sys.argv[1]), {}).episodes()])
+"""
+
+
+def test_stamps_are_the_same_in_every_process(tmp_path: Path) -> None:
+    # Sets are walked in another order in each, and a changed stamp means to read all again.
+    write_bag(tmp_path / "bag", _arm())
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", _STAMPS, tmp_path / "bag"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
 
 
 # Values -------------------------------------------------------------------------------------------
