@@ -134,7 +134,7 @@ def frozen_lake(own_lake: Path) -> Iterator[Path]:
         if mounted.returncode:
             pytest.skip("the superuser may write anywhere, and may not mount a folder here")
     yield own_lake
-    subprocess.run(["umount", own_lake], check=True)
+    subprocess.run(["umount", "--lazy", own_lake], check=True)
 
 
 def test_a_read_only_lake_can_be_read(cli: Cli, frozen_lake: Path) -> None:
