@@ -20,10 +20,11 @@ from typing import Final
 
 from connectors.lerobot.corpus import Layout, LeRobotCorpus
 from connectors.lerobot.info import InfoError, parse_info
-from connectors.lerobot.metadata import faulty, read_json
+from connectors.lerobot.metadata import faulty
 from connectors.lerobot.stored_types import with_stored_types
 from connectors.lerobot.v2 import LayoutV2
 from connectors.lerobot.v3 import LayoutV3
+from connectors.metadata import read_json
 from connectors.options import check_options
 from connectors.tree import Tree, find_root
 from datalake.connector import Evidence, OptionSpec

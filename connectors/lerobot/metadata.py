@@ -1,23 +1,19 @@
-"""Reads the small files below `meta/`, and says what is wrong with one instead of failing."""
+"""Reads the tables below `meta/`, and says what is wrong with one instead of failing."""
 
 from __future__ import annotations
 
 import io
-import json
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connectors.tree import LFS_MARK, Tree
-from datalake.errors import NotFoundError
+from connectors.metadata import Problem, read_bytes, value_of
+from connectors.tree import Tree
 from datalake.quarantine import Reason
 from datalake.recording import Finding, Severity
 
-__all__ = ["Line", "Problem", "faulty", "read_json", "read_json_lines", "read_parquet"]
-
-Problem: TypeAlias = tuple[Reason, str]
-"""What is wrong with a file."""
+__all__ = ["Line", "faulty", "read_json_lines", "read_parquet"]
 
 
 def faulty(problem: Problem, path: str, severity: Severity = Severity.ERROR) -> Finding:
@@ -26,51 +22,15 @@ def faulty(problem: Problem, path: str, severity: Severity = Severity.ERROR) -> 
     return Finding(reason, severity, detail, origin=path)
 
 
-def _read(tree: Tree, path: str) -> bytes | Problem:
-    try:
-        with tree.open(path) as handle:
-            data = handle.read()
-    except NotFoundError:
-        return Reason.EMPTY_METADATA, "the file is not there"
-    if not data.strip():
-        return Reason.EMPTY_METADATA, "the file is empty"
-    if data.startswith(LFS_MARK):
-        return Reason.LFS_POINTER, "a Git-LFS pointer lies in its place: fetch it with git lfs pull"
-    return data
-
-
-def read_json(tree: Tree, path: str) -> Any | Problem:
-    """The JSON value of a file, or what is wrong with the file."""
-    data = _read(tree, path)
-    if isinstance(data, tuple):
-        return data
-    try:
-        return _value_of(data)
-    except ValueError as error:
-        return Reason.EMPTY_METADATA, f"it is no JSON: {error}"
-
-
 Line: TypeAlias = tuple[int, dict[str, Any]]
 """The number of a line, from 1, and its JSON object."""
-
-
-def _value_of(text: bytes) -> Any:
-    """The JSON value of a text.
-
-    Raises:
-        ValueError: it is none, or has strings that are no Unicode (half of a pair of surrogates).
-    """
-    value = json.loads(text)
-    if b"\\u" in text:
-        json.dumps(value, ensure_ascii=False).encode()
-    return value
 
 
 def read_json_lines(
     tree: Tree, path: str, severity: Severity = Severity.ERROR
 ) -> tuple[list[Line], list[Finding]]:
     """The objects of a JSON Lines file with their line numbers, and what is wrong with it."""
-    data = _read(tree, path)
+    data = read_bytes(tree, path)
     if isinstance(data, tuple):
         return [], [faulty(data, path, severity)]
     rows: list[Line] = []
@@ -79,7 +39,7 @@ def read_json_lines(
         if not line.strip():
             continue
         try:
-            row = _value_of(line)
+            row = value_of(line)
         except ValueError as error:
             row = error
         if isinstance(row, dict):
@@ -98,7 +58,7 @@ def read_parquet(tree: Tree, path: str, *, leave_out: str = "") -> pa.Table | Pr
         path: the file.
         leave_out: columns whose name begins so are not read.
     """
-    data = _read(tree, path)
+    data = read_bytes(tree, path)
     if isinstance(data, tuple):
         return data
     try:

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from connectors.mcap.channels import Channel
 from connectors.refused import RefusedError
-from connectors.tree import Tree
+from connectors.tree import LFS_MARK, Tree
 from datalake.errors import MissingPackageError
 from datalake.quarantine import Reason
 
@@ -26,7 +26,6 @@ _SQLITE: Final = b"SQLite format 3\0"
 _LATEST: Final = 1 << 62
 # What mcap's parsers raise for damaged records.
 _DAMAGES: Final = (ValueError, KeyError, OverflowError, MemoryError, RuntimeError, struct.error)
-_LFS: Final = b"version https://git-lfs"
 
 
 class Message(NamedTuple):
@@ -48,10 +47,10 @@ def file_fault(tree: Tree, path: str, size_bytes: int | None) -> tuple[Reason, s
     if not size_bytes:
         return Reason.EMPTY, f"{path} is empty"
     with tree.open(path) as handle:
-        head = handle.read(len(_LFS))
+        head = handle.read(len(LFS_MARK))
         handle.seek(max(0, size_bytes - len(MAGIC)))
         tail = handle.read()
-    if head == _LFS:
+    if head == LFS_MARK:
         return Reason.LFS_POINTER, f"a Git-LFS pointer lies in the place of {path}: git lfs pull"
     if path.endswith(".db3"):
         if head.startswith(_SQLITE):

@@ -35,8 +35,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from connectors.metadata import read_object
 from connectors.options import check_options, choice
-from connectors.rlds.corpus import RLDSCorpus, read_metadata
+from connectors.rlds.corpus import RLDSCorpus
 from connectors.rlds.episode import Rules, task_leaf
 from connectors.rlds.shards import is_shard
 from connectors.rlds.tfds_features import BadFeaturesError, Leaf, parse_features
@@ -96,7 +97,7 @@ class RLDS:
         """
         check_options(self.name, options, self.options)
         tree = _only_dataset(root)
-        info = read_metadata(tree, _INFO)
+        info = read_object(tree, _INFO)
         said: Mapping[str, Any] = info if isinstance(info, dict) else {}
         leaves, fault = _leaves(tree)
         if not fault and not any(leaf.path[0] == "steps" for leaf in leaves):
@@ -178,7 +179,7 @@ def _only_dataset(root: Location) -> Tree:
 
 
 def _leaves(tree: Tree) -> tuple[tuple[Leaf, ...], Finding | None]:
-    found = read_metadata(tree, _FEATURES)
+    found = read_object(tree, _FEATURES)
     if isinstance(found, tuple):
         return (), Finding(found[0], Severity.ERROR, found[1], origin=_FEATURES)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,9 +26,8 @@ from datalake.recording import (
 )
 from datalake.uri import Location
 
-__all__ = ["RLDSCorpus", "read_metadata"]
+__all__ = ["RLDSCorpus"]
 
-_LFS: Final = b"version https://git-lfs"
 _METADATA: Final = ("features.json", "dataset_info.json")
 
 
@@ -186,26 +184,6 @@ class _Shards:
             self._handle = self._tree.open(path)
             self._path = path
         return self._handle
-
-
-def read_metadata(tree: Tree, path: str) -> dict[str, Any] | tuple[Reason, str]:
-    """The JSON object of a file, or what is wrong with the file."""
-    try:
-        with tree.open(path) as handle:
-            data = handle.read()
-    except NotFoundError:
-        return Reason.EMPTY_METADATA, "the file is not there"
-    if not data.strip():
-        return Reason.EMPTY_METADATA, "the file is empty"
-    if data.startswith(_LFS):
-        return Reason.LFS_POINTER, "a Git-LFS pointer lies in its place: fetch it with git lfs pull"
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        return Reason.EMPTY_METADATA, f"it is no JSON: {error}"
-    if not isinstance(found, dict):
-        return Reason.EMPTY_METADATA, f"expected a JSON object, found {type(found).__name__}"
-    return found
 
 
 def _said(listed: Listed, detail: str) -> str:

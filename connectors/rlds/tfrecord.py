@@ -12,6 +12,7 @@ import struct
 from typing import IO, Final, NamedTuple
 
 from connectors.refused import RefusedError
+from connectors.tree import LFS_MARK
 from datalake.errors import MissingPackageError
 from datalake.quarantine import Reason
 
@@ -20,7 +21,6 @@ __all__ = ["Record", "find_records", "masked_crc32c", "read_record"]
 _HEAD: Final = struct.Struct("<QI")
 _FOOT: Final = struct.Struct("<I")
 _GZIP: Final = b"\x1f\x8b"
-_LFS: Final = b"version https://git-lfs"
 
 
 class Record(NamedTuple):
@@ -100,7 +100,7 @@ def read_record(handle: IO[bytes], record: Record) -> memoryview:
 def _length(head: bytes, offset: int) -> int:
     if offset == 0 and head.startswith(_GZIP):
         raise RefusedError(Reason.UNSUPPORTED, "the file is compressed with gzip")
-    if offset == 0 and _LFS.startswith(head):
+    if offset == 0 and LFS_MARK.startswith(head):
         raise RefusedError(
             Reason.LFS_POINTER, "a Git-LFS pointer lies in its place: fetch it with git lfs pull"
         )

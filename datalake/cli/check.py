@@ -11,10 +11,10 @@ from datalake.cli import console
 from datalake.cli.findings import Tally, print_findings
 from datalake.cli.pairs import read_pairs
 from datalake.detection import connector as connector_named
+from datalake.detection import recognise
 from datalake.episodes.check import check_corpus
 from datalake.episodes.validation import Checks
 from datalake.errors import InputError
-from datalake.pipelines.recognition import recognise
 from datalake.recording import EpisodeCorpus, Severity
 from datalake.uri import locate
 

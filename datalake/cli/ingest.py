@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 from datalake.cli import console
+from datalake.cli.execution import ExecutorOption, QuietOption, RayAddressOption, WorkersOption
 from datalake.cli.pairs import read_pairs
+from datalake.detection import recognise
 from datalake.pipelines import ingest as bring_up_to_date
 from datalake.pipelines.choice import named_executor
 from datalake.pipelines.ingest import Transcoding
-from datalake.pipelines.recognition import recognise
-from datalake.pipelines.settings import ExecutorName, OnError
+from datalake.pipelines.settings import OnError
 from datalake.uri import locate
 
 __all__ = ["ingest"]
@@ -88,17 +89,10 @@ def ingest(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; report what would be done.")
     ] = False,
-    executor: Annotated[
-        ExecutorName,
-        typer.Option(help="Work on Ray, in this process, or where it suits the amount of work."),
-    ] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="How many tasks Ray runs at once.")
-    ] = None,
-    ray_address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="A Ray cluster that is up.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    executor: ExecutorOption = "auto",
+    workers: WorkersOption = None,
+    ray_address: RayAddressOption = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Bring in speech or robot data, or what is new of it.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from datalake.cli import console
+from datalake.cli.execution import ExecutorOption, QuietOption, RayAddressOption, WorkersOption
 from datalake.cli.pairs import read_pairs
 from datalake.errors import InputError
 from datalake.packing import CARRY, WINDOW, Characters, Exhausted, Method, Overlong, TokenCosts
@@ -16,7 +17,6 @@ from datalake.pipelines.choice import named_executor
 from datalake.pipelines.packing import PackSettings, shard
 from datalake.pipelines.packing import pack as make_sequences
 from datalake.pipelines.packing.settings import Parts, Unit, WeightBy
-from datalake.pipelines.settings import ExecutorName
 
 __all__ = ["pack"]
 
@@ -105,17 +105,10 @@ def pack(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing; report what would be made.")
     ] = False,
-    executor: Annotated[
-        ExecutorName,
-        typer.Option(help="Work on Ray, in this process, or where it suits the amount of work."),
-    ] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="How many tasks Ray runs at once.")
-    ] = None,
-    ray_address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="A Ray cluster that is up.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    executor: ExecutorOption = "auto",
+    workers: WorkersOption = None,
+    ray_address: RayAddressOption = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Pack episodes into sequences of a budget, or shards.
 

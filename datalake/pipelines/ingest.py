@@ -21,13 +21,13 @@ from typing import Literal, TypeAlias, cast
 
 from datalake.audio import Preset
 from datalake.detection import connector as load_connector
+from datalake.detection import recognise
 from datalake.episodes import episode_sets
 from datalake.errors import ExistsError, InputError
 from datalake.lake import Lake, Lineage
 from datalake.pipelines.choice import Undecided, chosen_executor
 from datalake.pipelines.episodes import EpisodeReport, EpisodeRun, EpisodeSettings, VideoCodec
 from datalake.pipelines.executors import Executor
-from datalake.pipelines.recognition import recognise
 from datalake.pipelines.report import RunReport
 from datalake.pipelines.run import ProgressSink, Run
 from datalake.pipelines.settings import ExecutorName, OnError, Settings

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from typing import Final, Protocol
 
 from datalake.connector import Corpus
@@ -24,6 +23,7 @@ from datalake.pipelines.refused import Refused
 from datalake.pipelines.report import RunReport
 from datalake.pipelines.settings import Settings
 from datalake.pipelines.stage import StageJob
+from datalake.pipelines.stopwatch import timed
 from datalake.pipelines.workspace import local_folder, shared_folder
 from datalake.quarantine import QUARANTINE_SUFFIX
 from datalake.tables import Table
@@ -108,7 +108,7 @@ class Run:
             local_folder() as folder,
             Planner(self._corpus, self._columns, self._settings, folder) as planner,
         ):
-            with self._timed("plan_s"), translated(Location(str(folder)), "Planning"):
+            with timed(self._report, "plan_s"), translated(Location(str(folder)), "Planning"):
                 planner.read_corpus(table)
                 plan = planner.compare(self._ledger.read(), table)
             report.begin(plan)
@@ -196,9 +196,9 @@ class Run:
             units = workspace.join("units.arrow")
             buckets: list[int] = []
             if plan.num_pending:
-                with self._timed("startup_s"):
+                with timed(self._report, "startup_s"):
                     stack.enter_context(executor)
-                with self._timed("plan_s"), translated(workspace, "Writing the plan"):
+                with timed(self._report, "plan_s"), translated(workspace, "Writing the plan"):
                     buckets = planner.write_units(units, executor.num_workers)
             planner.close()
             # Only now: where Ray cannot be started, no empty table is left behind.
@@ -222,7 +222,7 @@ class Run:
                 schema=table.schema,
                 settings=self._settings,
             )
-            with self._timed("work_s"):
+            with timed(self._report, "work_s"):
                 self._stage(executor, job, plan, len(buckets), publisher)
                 publisher.publish()
 
@@ -283,16 +283,6 @@ class Run:
             f" stopped; or go on as it is with --max-bad-fraction {fraction:g}"
             + (" or more" if fraction < 1 else ""),
         )
-
-    @contextmanager
-    def _timed(self, field: str) -> Iterator[None]:
-        """Add the seconds of the block to a field of the report."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            seconds = getattr(self._report, field) + time.monotonic() - started
-            setattr(self._report, field, seconds)
 
 
 def _bad_item(refused: Refused, corpus: Corpus) -> InputError:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from connectors.destination import Destination
-from connectors.lerobot.writing.chosen import Chosen, choose
+from connectors.lerobot.writing.chosen import Chosen
 from connectors.lerobot.writing.info import features_json, info_json, stats_json
 from connectors.lerobot.writing.layout import (
     CHUNK_FILES,
@@ -29,7 +29,7 @@ from connectors.lerobot.writing.layout import (
     V21_TASKS_PATH,
     V21_VIDEO_PATH,
 )
-from connectors.lerobot.writing.reader_rule import check_stored
+from connectors.lerobot.writing.outcome import chosen_for, report_of
 from connectors.lerobot.writing.stats import episode_stats
 from connectors.lerobot.writing.v21_videos import write_camera
 from connectors.lerobot.writing.videos import CameraFiles
@@ -55,10 +55,7 @@ class LeRobotV21Writer:
         progress: ExportProgress | None = None,
     ) -> ExportReport:
         """Write the episodes; see `datalake.episodes.export.Exporter`."""
-        chosen = choose(episodes, rows, by_split=settings.by_split)
-        if settings.transcode is None:
-            for camera in chosen.spans:
-                check_stored(chosen, camera, at_keyframes=True)
+        chosen = chosen_for(episodes, rows, settings, at_keyframes=True)
         counts: Counter[str] = Counter()
         with Destination(destination, marker=INFO_PATH, overwrite=settings.overwrite) as written:
             cameras = {
@@ -74,22 +71,7 @@ class LeRobotV21Writer:
             first_files = {camera: files.first for camera, files in cameras.items()}
             features = features_json(chosen, first_files, encoded=settings.transcode is not None)
             written.write(INFO_PATH, info_json("v2.1", chosen, _own_info(chosen), features))
-        return ExportReport(
-            exporter=self.name,
-            destination=str(destination),
-            episode_set=episodes.name,
-            version=episodes.version,
-            num_episodes=len(chosen.rows),
-            num_frames=chosen.num_frames,
-            num_tasks=len(chosen.tasks.texts),
-            num_video_files=len(chosen.spans) * len(chosen.rows),
-            num_bytes=written.num_bytes,
-            num_videos_copied=counts["copied"],
-            num_videos_joined=0,
-            num_videos_cut=counts["cut"],
-            num_videos_encoded=counts["encoded"],
-            notes=chosen.notes,
-        )
+        return report_of(self.name, destination, chosen, written, cameras, counts)
 
 
 WRITER: Final = LeRobotV21Writer()

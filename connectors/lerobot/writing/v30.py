@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.destination import Destination
-from connectors.lerobot.writing.chosen import Chosen, choose
+from connectors.lerobot.writing.chosen import Chosen
 from connectors.lerobot.writing.features import BOOKKEEPING_FEATURES
 from connectors.lerobot.writing.info import features_json, info_json, stats_json
 from connectors.lerobot.writing.layout import (
@@ -36,7 +36,7 @@ from connectors.lerobot.writing.layout import (
     VIDEO_FILE_MB,
     chunk_and_file,
 )
-from connectors.lerobot.writing.reader_rule import check_stored
+from connectors.lerobot.writing.outcome import chosen_for, report_of
 from connectors.lerobot.writing.stats import FIGURES, SetStats, episode_stats, nested, stats_type
 from connectors.lerobot.writing.tasks import tasks_parquet
 from connectors.lerobot.writing.v30_videos import write_camera
@@ -69,10 +69,7 @@ class LeRobotV30Writer:
         progress: ExportProgress | None = None,
     ) -> ExportReport:
         """Write the episodes; see `datalake.episodes.export.Exporter`."""
-        chosen = choose(episodes, rows, by_split=settings.by_split)
-        if settings.transcode is None:
-            for camera in chosen.spans:
-                check_stored(chosen, camera, at_keyframes=False)
+        chosen = chosen_for(episodes, rows, settings, at_keyframes=False)
         counts: Counter[str] = Counter()
         with Destination(destination, marker=INFO_PATH, overwrite=settings.overwrite) as written:
             cameras = {
@@ -85,22 +82,7 @@ class LeRobotV30Writer:
             first_files = {camera: files.first for camera, files in cameras.items()}
             features = features_json(chosen, first_files, encoded=settings.transcode is not None)
             written.write(INFO_PATH, info_json("v3.0", chosen, _own_info(bool(cameras)), features))
-        return ExportReport(
-            exporter=self.name,
-            destination=str(destination),
-            episode_set=episodes.name,
-            version=episodes.version,
-            num_episodes=len(chosen.rows),
-            num_frames=chosen.num_frames,
-            num_tasks=len(chosen.tasks.texts),
-            num_video_files=sum(files.num_files for files in cameras.values()),
-            num_bytes=written.num_bytes,
-            num_videos_copied=counts["copied"],
-            num_videos_joined=counts["joined"],
-            num_videos_cut=0,
-            num_videos_encoded=counts["encoded"],
-            notes=chosen.notes,
-        )
+        return report_of(self.name, destination, chosen, written, cameras, counts)
 
 
 WRITER: Final = LeRobotV30Writer()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from datalake.episodes import EpisodeSet, episode_sets, open_episodes
 from datalake.errors import InputError
@@ -20,6 +18,7 @@ from datalake.pipelines.episodes.tolerance import Tolerance
 from datalake.pipelines.episodes.work import EpisodeWork, prepare_set
 from datalake.pipelines.executors import Executor
 from datalake.pipelines.run import ProgressSink
+from datalake.pipelines.stopwatch import timed
 from datalake.pipelines.workspace import shared_folder
 from datalake.quarantine import QUARANTINE_SUFFIX
 from datalake.recording import EpisodeCorpus, Feature
@@ -72,7 +71,7 @@ class EpisodeRun:
         held = self._find_set()
         if held is not None:
             report.version_before = report.version_after = held.version
-        with self._timed("plan_s"):
+        with timed(self._report, "plan_s"):
             plan = make_plan(self._corpus, held, self._settings)
             fitted = fit(
                 held.features if held and held.episodes.count_rows() else None,
@@ -151,9 +150,9 @@ class EpisodeRun:
         with shared_folder(self._lake, self._lineage.run_id) as workspace, ExitStack() as stack:
             if plan.to_do:
                 # Before anything is made: where Ray cannot be started, no empty set is left.
-                with self._timed("startup_s"):
+                with timed(self._report, "startup_s"):
                     stack.enter_context(executor)
-            with self._timed("work_s"):
+            with timed(self._report, "work_s"):
                 episode_set = prepare_set(
                     self._lake,
                     self._name,
@@ -182,13 +181,3 @@ class EpisodeRun:
                     workspace=workspace,
                     progress=self._progress,
                 ).run()
-
-    @contextmanager
-    def _timed(self, field: str) -> Iterator[None]:
-        """Add the seconds of the block to a field of the report."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            seconds = getattr(self._report, field) + time.monotonic() - started
-            setattr(self._report, field, seconds)
