@@ -12,6 +12,7 @@
     │   ├── CredentialsError(PermissionError) ... because of who asks
     │   └── DiskFullError                     ... because there is no room
     ├── MissingPackageError (ImportError)     an extra is not installed
+    ├── StalledError        (TimeoutError)    nothing moved for too long
     └── StoppedError        (RuntimeError)    a run gave up by its own rules (too many bad rows)
 
 An error says what failed, where, what was expected, what was found and what to do. `str(error)` is
@@ -36,6 +37,7 @@ __all__ = [
     "NotFoundError",
     "PredicateError",
     "SchemaError",
+    "StalledError",
     "StoppedError",
     "StoreError",
     "nearest",
@@ -149,6 +151,10 @@ class MissingPackageError(LakeError, ImportError):
             found="it is not installed",
             fix=f"Install it with: pip install 'datalake[{extra}]'",
         )
+
+
+class StalledError(LakeError, TimeoutError):
+    """Nothing moved for too long; says who waits for what."""
 
 
 class StoppedError(LakeError, RuntimeError):

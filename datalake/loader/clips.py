@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datalake.loader.hashing import Words, keys, mix
-from datalake.loader.order import Indices
+from datalake.loader.order.hashing import Words, keys, mix
+from datalake.loader.order.order import Indices
 
 __all__ = ["Crop", "Pad", "Samples", "crop", "crop_words", "fill"]
 

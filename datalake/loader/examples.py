@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from datalake.errors import InputError
 from datalake.lake import Selection
-from datalake.loader.order import Indices
+from datalake.loader.order.order import Indices
 from datalake.tables.protocol import Table
 
 __all__ = ["Examples"]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.errors import InputError
-from datalake.loader.order import Indices
+from datalake.loader.order.order import Indices
 
 __all__ = ["Share", "Split", "Tail", "worker_steps"]
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 import torch.utils.data
 
-from datalake.errors import LakeError
-from datalake.loader.assembly import Batch
+from datalake.errors import InputError, LakeError, StalledError
+from datalake.loader.batching import Place
+from datalake.loader.sources.source import Columns
 from datalake.loader.state import Cursor, State
 
 if TYPE_CHECKING:
     from datalake.loader.stream import Loader
 
 __all__ = ["WorkerLoader"]
+
+# Room for the place where a pass begins, as JSON.
+_PLACE_BYTES: Final = 1 << 16
+# Workers name what hangs before the process that waits for them gives up.
+_GRACE_S: Final = 15.0
 
 
 class WorkerLoader:
@@ -34,6 +42,7 @@ class WorkerLoader:
         multiprocessing_context: str,
         pin_memory: bool,
         prefetch_factor: int,
+        timeout_s: float,
     ) -> None:
         self._loader = loader
         self._cursor = cursor
@@ -46,6 +55,7 @@ class WorkerLoader:
             persistent_workers=num_workers > 0,
             prefetch_factor=prefetch_factor if num_workers else None,
             pin_memory=pin_memory,
+            timeout=timeout_s + _GRACE_S if num_workers else 0,
         )
 
     @property
@@ -61,8 +71,8 @@ class WorkerLoader:
         """Steps of a whole epoch; the same on every rank."""
         return len(self._loader)
 
-    def __iter__(self) -> Iterator[Batch]:
-        self._pass.begin_at(*self._cursor.begin())
+    def __iter__(self) -> Iterator[Columns]:
+        self._pass.begin_at(self._cursor.begin())
         return self._cursor.follow(_raising(iter(self._batches)))
 
     def state_dict(self) -> State:
@@ -74,8 +84,16 @@ class WorkerLoader:
         self._loader.load_state_dict(state)
 
 
-def _raising(items: Iterable[Batch | LakeError]) -> Iterator[Batch]:
-    for item in items:
+def _raising(items: Iterator[Columns | LakeError]) -> Iterator[Columns]:
+    while True:
+        begin = time.monotonic()
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        except RuntimeError as error:
+            # torch says both of a dead and of a silent worker no more than this.
+            raise _of_worker(error, time.monotonic() - begin) from error
         if isinstance(item, LakeError):
             try:
                 raise item
@@ -84,9 +102,28 @@ def _raising(items: Iterable[Batch | LakeError]) -> Iterator[Batch]:
                 # the garbage collector takes 5 seconds to end each.
                 del item, items
         yield item
+        del item
 
 
-class _Pass(torch.utils.data.IterableDataset[Batch | LakeError]):
+def _of_worker(error: RuntimeError, waited_s: float) -> Exception:
+    text = str(error)
+    if "timed out" in text:
+        return StalledError(
+            "No batch came from the worker processes",
+            found=f"none within {waited_s:.0f} s: {text}",
+            fix="Look at what the workers wait for, or give the loader a longer timeout_s",
+        )
+    if "exited unexpectedly" in text or "is killed by signal" in text:
+        return LakeError(
+            "A worker process died",
+            found=text,
+            fix="If it was killed for memory, take fewer workers or smaller batches; the state of "
+            "the last batch goes on from there",
+        )
+    return error
+
+
+class _Pass(torch.utils.data.IterableDataset[Columns | LakeError]):
     """One worker's part of the pass that the main process asks for.
 
     An error is its last item: torch would rebuild a raised one from the text of its traceback.
@@ -95,19 +132,24 @@ class _Pass(torch.utils.data.IterableDataset[Batch | LakeError]):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         # Workers outlive a pass; shared memory (without a name) tells them where the next begins.
-        self._begin = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._begin = torch.zeros(_PLACE_BYTES, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
 
-    def begin_at(self, epoch: int, position: int) -> None:
-        self._begin.copy_(torch.tensor([epoch, position]))
+    def begin_at(self, place: Place) -> None:
+        text = json.dumps([place.epoch, place.position, list(place.taken)]).encode()
+        if len(text) >= _PLACE_BYTES:
+            raise InputError("The place is too long for worker processes", found=f"{len(text)} B")
+        self._begin.zero_()
+        self._begin[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
-    def __iter__(self) -> Iterator[Batch | LakeError]:
+    def __iter__(self) -> Iterator[Columns | LakeError]:
         # At once: the main process may move on before the first batch is asked for.
-        return self._part(*self._begin.tolist())
+        epoch, position, taken = json.loads(self._begin.numpy().tobytes().rstrip(b"\0"))
+        return self._part(Place(epoch, position, tuple(taken)))
 
-    def _part(self, epoch: int, position: int) -> Iterator[Batch | LakeError]:
+    def _part(self, place: Place) -> Iterator[Columns | LakeError]:
         info = torch.utils.data.get_worker_info()
         worker, num_workers = (info.id, info.num_workers) if info else (0, 1)
         try:
-            yield from self._loader.batches(epoch, position, worker=worker, num_workers=num_workers)
+            yield from self._loader.batches(place, worker=worker, num_workers=num_workers)
         except LakeError as error:
             yield error

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.errors import InputError
-from datalake.loader.hashing import Words, keys, mix
+from datalake.loader.order.hashing import Words, keys, mix
 
 __all__ = ["Exact", "Indices", "Order", "Sequential", "order_of"]
 

@@ -1,0 +1,169 @@
+"""Batches made ahead of the trainer: in order, within a budget of bytes, and never in silence.
+
+Steps pass through two windows. Those further off have their bytes on the way (`prefetch`); those
+next are being made, each by one thread, as a batch of its own. The trainer's thread moves both.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from datalake.errors import StalledError
+from datalake.loader.engine.threads import Crew
+from datalake.loader.sources.source import Prefetch
+from datalake.telemetry import STAGES, Meter, Stage
+
+__all__ = ["Limits", "Made", "ahead"]
+
+_log: Final = logging.getLogger("datalake.loader")
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# Steps whose bytes are on the way although all of them are here already (`num_bytes` 0).
+_MOST_STEPS: Final = 32
+# How long threads are given to end; one that is stuck is left to die with the process.
+_CLOSING_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far ahead to work, and how long to wait."""
+
+    num_threads: int
+    """Threads that make batches; 0 to make each when it is asked for."""
+    made_bytes: int
+    """Finished batches that wait; one a thread in any case."""
+    read_bytes: int
+    """Bytes on the way from stores and disks."""
+    timeout_s: float
+    """How long the trainer waits for one batch before StalledError."""
+    warn_after_s: float = 30.0
+    """How long before it is said on the log what is waited for."""
+
+
+@dataclass(frozen=True)
+class Made(Generic[Result]):
+    """A result, and what its making took."""
+
+    result: Result
+    num_bytes: int
+    seconds: dict[Stage, float]
+    """By stage, of the thread that made it."""
+    waited_s: float
+    """How long the trainer waited for it."""
+
+
+def ahead(
+    tasks: Iterator[Task],
+    make: Callable[[Task], Result],
+    *,
+    prefetch: Callable[[Task], Sequence[Prefetch]],
+    size: Callable[[Result], int],
+    limits: Limits,
+    meter: Meter,
+) -> Generator[Made[Result], None, None]:
+    """`map(make, tasks)`, worked on ahead. Results, and exceptions, come in the order of the tasks.
+
+    Args:
+        tasks: read from the trainer's thread.
+        make: thread-safe.
+        prefetch: returns at once.
+        size: bytes of a result.
+        limits: how far ahead, how long.
+        meter: times making, and says what hangs.
+
+    Raises:
+        StalledError: a result did not come in time; names what each thread is doing.
+    """
+
+    def timed(task: Task) -> Made[Result]:
+        before = meter.own_seconds()
+        result = make(task)
+        after = meter.own_seconds()
+        spent = {stage: after[stage] - before[stage] for stage in STAGES}
+        return Made(result, size(result), spent, 0.0)
+
+    if limits.num_threads == 0:
+        for task in tasks:
+            begin = time.perf_counter()
+            made = timed(task)
+            yield Made(made.result, made.num_bytes, made.seconds, time.perf_counter() - begin)
+        return
+
+    crew = Crew(limits.num_threads, "datalake-batch")
+    asked: deque[tuple[Task, Sequence[Prefetch]]] = deque()
+    making: deque[Future[Made[Result]]] = deque()
+    depth, ended = limits.num_threads, False
+    try:
+        while True:
+            while not ended and len(asked) < _MOST_STEPS and _under_way(asked) < limits.read_bytes:
+                task = next(tasks, None)
+                if task is None:
+                    ended = True
+                else:
+                    asked.append((task, prefetch(task)))
+            while asked and len(making) <= depth:
+                making.append(crew.submit(timed, asked.popleft()[0]))
+            if not making:
+                return
+            begin = time.perf_counter()
+            made = _awaited(making[0], limits, meter)
+            making.popleft()
+            depth = max(limits.num_threads, limits.made_bytes // max(made.num_bytes, 1))
+            waited_s = time.perf_counter() - begin
+            made = Made(made.result, made.num_bytes, made.seconds, waited_s)
+            yield made
+            # A batch is the trainer's alone: its memory is used again once the trainer is done.
+            del made
+    finally:
+        for future in making:
+            future.cancel()
+        if not crew.close(_CLOSING_S):
+            _log.warning("A thread did not end and was left: %s", _doing(meter))
+
+
+def _under_way(asked: deque[tuple[Task, Sequence[Prefetch]]]) -> int:
+    return sum(one.num_bytes for _, prefetches in asked for one in prefetches)
+
+
+def _awaited(future: Future[Made[Result]], limits: Limits, meter: Meter) -> Made[Result]:
+    begin, warned = time.monotonic(), False
+    while True:
+        waited_s = time.monotonic() - begin
+        until_s = limits.timeout_s if warned else min(limits.timeout_s, limits.warn_after_s)
+        try:
+            return future.result(max(until_s - waited_s, 0.0))
+        except FutureTimeoutError:
+            if future.done():  # The task's own TimeoutError.
+                return future.result()
+        waited_s = time.monotonic() - begin
+        if waited_s >= limits.timeout_s:
+            raise StalledError(
+                "No batch came",
+                where=f"process {os.getpid()}, thread {threading.current_thread().name}",
+                expected=f"one within {limits.timeout_s:g} s",
+                found=_doing(meter),
+                fix="Look at what is waited for, or give the loader a longer timeout_s",
+            )
+        if waited_s >= limits.warn_after_s and not warned:
+            _log.warning("Waiting for a batch for %.0f s: %s", waited_s, _doing(meter))
+            warned = True
+
+
+def _doing(meter: Meter) -> str:
+    """What every thread of the stream does, in words."""
+    told = [
+        f"{doing.thread}: {f'{doing.stage} {doing.what}'.strip()}, {doing.for_s:.1f} s"
+        for doing in meter.doing()
+    ]
+    return "; ".join(told) or "no thread at work"

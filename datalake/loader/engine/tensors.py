@@ -1,0 +1,140 @@
+"""From a batch of numpy arrays to tensors: in this process, in a worker, on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from datalake.loader.engine.ahead import Made
+from datalake.loader.engine.buffers import Buffers
+from datalake.loader.sources.source import Columns
+from datalake.telemetry import Meter
+
+__all__ = ["Memory", "PinnedMemory", "PlainMemory", "SharedMemory", "copied", "num_bytes_of"]
+
+
+class Memory(Protocol):
+    """Where the arrays of one batch lie, and how they become tensors without a copy."""
+
+    def allocate(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An uninitialised array."""
+        ...
+
+    def tensors(self, columns: Columns) -> Columns:
+        """The batch with its arrays as tensors; text and the like stay as they are."""
+        ...
+
+
+class PlainMemory:
+    """Recycled memory of this process."""
+
+    def __init__(self, buffers: Buffers | None = None) -> None:
+        self._buffers = buffers or Buffers()
+        self.allocate = self._buffers.allocate
+
+    def tensors(self, columns: Columns) -> Columns:
+        """The batch with its arrays as tensors."""
+        return _mapped(columns, torch.from_numpy)
+
+
+class PinnedMemory(PlainMemory):
+    """Recycled page-locked memory, from which a CUDA device copies by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Buffers(
+                lambda num_bytes: torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True).numpy()
+            )
+        )
+
+
+class SharedMemory:
+    """Memory that a worker process hands to its parent without a copy. For one batch each.
+
+    It has no name, so that a killed process leaves nothing behind.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[int, torch.Tensor] = {}
+
+    def allocate(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An uninitialised array."""
+        kind = torch.from_numpy(np.empty(0, dtype)).dtype
+        # As torch's own default_collate does in a worker.
+        tensor = torch.empty(0, dtype=kind).set_(
+            torch.UntypedStorage._new_shared(
+                max(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize, 1)
+            )
+        )
+        tensor = tensor.resize_(tuple(shape))
+        array: npt.NDArray[Any] = tensor.numpy()
+        self._tensors[id(array)] = tensor
+        return array
+
+    def tensors(self, columns: Columns) -> Columns:
+        """The batch with its arrays as tensors, those of this memory as they lie there."""
+        return _mapped(
+            columns, lambda array: self._tensors.get(id(array), None) or torch.from_numpy(array)
+        )
+
+
+def copied(
+    batches: Iterator[Made[Columns]], device: torch.device, meter: Meter
+) -> Iterator[Made[Columns]]:
+    """Batches on a CUDA device: each is copied while the trainer works on the one before.
+
+    The copy runs on a stream of its own; the trainer's stream waits for it, and the trainer's
+    thread does not.
+    """
+    side = torch.cuda.Stream(device)
+    # What is being copied must stay as it is until the copy is done.
+    ahead: tuple[Made[Columns], torch.cuda.Event, Columns] | None = None
+
+    def begun(made: Made[Columns]) -> tuple[Made[Columns], torch.cuda.Event, Columns]:
+        with meter.during("copy"), torch.cuda.stream(side):
+            on_device = _mapped(made.result, lambda tensor: tensor.to(device, non_blocking=True))
+            done = torch.cuda.Event()
+            done.record(side)
+        moved = Made(on_device, made.num_bytes, made.seconds, made.waited_s)
+        return moved, done, made.result
+
+    def finished(copy: tuple[Made[Columns], torch.cuda.Event, Columns]) -> Made[Columns]:
+        moved, done, _ = copy
+        current = torch.cuda.current_stream(device)
+        current.wait_event(done)
+        # The allocator must not give the memory away while this stream still reads it.
+        _mapped(moved.result, lambda tensor: tensor.record_stream(current) or tensor)
+        return moved
+
+    for made in batches:
+        before, ahead = ahead, begun(made)
+        if before is not None:
+            yield finished(before)
+            before[1].synchronize()
+    if ahead is not None:
+        yield finished(ahead)
+
+
+def num_bytes_of(columns: Columns) -> int:
+    """Bytes of a batch's arrays or tensors; those of text are not counted."""
+    return sum(
+        num_bytes_of(value) if isinstance(value, dict) else getattr(value, "nbytes", 0)
+        for value in columns.values()
+    )
+
+
+def _mapped(columns: Columns, function: Callable[[Any], Any]) -> Columns:
+    """The columns with `function` of every array or tensor, those of parts included."""
+    return {
+        name: _mapped(value, function)
+        if isinstance(value, dict)
+        else function(value)
+        if isinstance(value, torch.Tensor)
+        or (isinstance(value, np.ndarray) and value.dtype != object)
+        else value
+        for name, value in columns.items()
+    }
