@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.audio.boxes import check_aiff, check_mp4
+from datalake.audio.buffers import Buffer, opened
 from datalake.audio.flac import FlacHeader, parse_flac
 from datalake.audio.info import AudioInfo, BadAudio
-from datalake.audio.kinds import Kind, id3_size, kind_of_suffix, likeness, sniff
+from datalake.audio.kinds import Kind, id3_size, kind_of_suffix, likeness
 from datalake.audio.mpeg import check_adts, check_mp3
 from datalake.audio.ogg import check_pages
 from datalake.audio.riff import WaveHeader, parse_wave
@@ -30,7 +31,7 @@ _CHECKS: Final = {
 }
 
 
-def inspect(data: bytes, *, suffix: str = "") -> AudioInfo:
+def inspect(data: Buffer, *, suffix: str = "") -> AudioInfo:
     """Verify a whole audio file and count its samples.
 
     PCM in WAV is judged by its header alone (and float samples by a look for NaN); everything
@@ -45,17 +46,19 @@ def inspect(data: bytes, *, suffix: str = "") -> AudioInfo:
         BadAudio: the file is refused; `error.refusal` says why.
         MissingPackageError: a compressed file, and the extra `audio` is not installed.
     """
-    kind = _checked_kind(data, suffix)
+    whole, kind = opened(data)
+    kind = _checked_kind(whole, kind, suffix)
     if kind == "wav":
-        header = parse_wave(data)
+        header = parse_wave(whole)
         if header.codec is not None:
-            _check_finite(data, header)
+            _check_finite(whole, header)
             return AudioInfo.of(
                 header.num_samples, header.sample_rate_hz, header.num_channels, header.codec
             )
-    if kind == "flac" and (flac := parse_flac(data)).num_samples:
-        return _inspect_flac(data, flac)
-    stream = open_stream(data, kind)
+    whole = bytes(whole)
+    if kind == "flac" and (flac := parse_flac(whole)).num_samples:
+        return _inspect_flac(whole, flac)
+    stream = open_stream(whole, kind)
     num_samples = 0
     for block in stream.blocks:
         num_samples += len(block)
@@ -85,19 +88,18 @@ def open_stream(data: bytes, kind: Kind) -> Stream:
         return open_libav(data)
 
 
-def _checked_kind(data: bytes, suffix: str) -> Kind:
+def _checked_kind(data: bytes | memoryview, kind: Kind | None, suffix: str) -> Kind:
     if not data:
         raise BadAudio.of(Reason.EMPTY, "a file of 0 bytes")
-    kind = sniff(data)
     if kind is None:
-        raise BadAudio.of(Reason.NOT_AUDIO, likeness(data))
+        raise BadAudio.of(Reason.NOT_AUDIO, likeness(bytes(data)))
     promised = kind_of_suffix(suffix)
     if promised not in (None, kind):
         raise BadAudio.of(Reason.WRONG_EXTENSION, f"the name says {suffix}, the bytes are {kind}")
     return kind
 
 
-def _check_finite(data: bytes, header: WaveHeader) -> None:
+def _check_finite(data: bytes | memoryview, header: WaveHeader) -> None:
     dtype = {"pcm_f32le": "<f4", "pcm_f64le": "<f8"}.get(header.codec or "")
     if dtype is None:
         return

@@ -61,13 +61,16 @@ class WaveHeader:
         return self.data_bytes // self.frame_bytes
 
 
-def parse_wave(data: bytes) -> WaveHeader:
+def parse_wave(data: bytes | memoryview) -> WaveHeader:
     """Find format and samples of a WAVE file.
+
+    Args:
+        data: the file; of a view only the header is touched.
 
     Raises:
         BadAudio: `truncated`, `corrupt` or `bad_header`.
     """
-    if data.startswith(b"riff"):
+    if data[:4] == b"riff":
         return _parse_w64(data)
     size = len(data)
     wide_data_bytes: int | None = None
@@ -82,21 +85,21 @@ def parse_wave(data: bytes) -> WaveHeader:
             if wide_data_bytes is not None and chunk_bytes == 0xFFFF_FFFF:
                 chunk_bytes = wide_data_bytes
             elif chunk_bytes == 0 or chunk_bytes >= _STREAMING_SIZE > size - body:
-                chunk_bytes = 0 if data[body : body + 4] in _CHUNK_IDS else size - body
+                chunk_bytes = 0 if bytes(data[body : body + 4]) in _CHUNK_IDS else size - body
             return _header(fmt, body, chunk_bytes, size)
         if chunk_id == b"fmt ":
             fmt = _parse_fmt(data, body, chunk_bytes)
         elif chunk_id == b"ds64" and body + 16 <= size:
             wide_data_bytes = int.from_bytes(data[body + 8 : body + 16], "little")
         position = body + chunk_bytes
-        if chunk_bytes & 1 and data[position : position + 4] not in _CHUNK_IDS:
+        if chunk_bytes & 1 and bytes(data[position : position + 4]) not in _CHUNK_IDS:
             position += 1
     if position > size or int.from_bytes(data[4:8], "little") + 8 > size or size < 20:
         raise BadAudio.of(Reason.TRUNCATED, f"the file ends after {size} bytes, within its header")
     raise BadAudio.of(Reason.CORRUPT, "no data chunk")
 
 
-def _parse_fmt(data: bytes, body: int, chunk_bytes: int) -> tuple[int, ...]:
+def _parse_fmt(data: bytes | memoryview, body: int, chunk_bytes: int) -> tuple[int, ...]:
     """The fields of a `fmt ` chunk, with the tag that EXTENSIBLE stands for put in its place."""
     if body + 16 > len(data):
         raise BadAudio.of(Reason.TRUNCATED, "the file ends within its fmt chunk")
@@ -133,7 +136,7 @@ def _header(fmt: tuple[int, ...], start: int, data_bytes: int, size: int) -> Wav
     return WaveHeader(codec, rate, channels, frame_bytes, start, data_bytes)
 
 
-def _parse_w64(data: bytes) -> WaveHeader:
+def _parse_w64(data: bytes | memoryview) -> WaveHeader:
     """Sony Wave64: 16-byte ids, 64-bit sizes that include their 24-byte header, padded to 8."""
     size = len(data)
     fmt: tuple[int, ...] | None = None

@@ -15,12 +15,12 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datalake.audio.flac import explain_failure, parse_flac
+from datalake.audio.flac import FlacHeader, explain_failure, parse_flac
 from datalake.audio.info import BadAudio
 from datalake.errors import MissingPackageError
 from datalake.quarantine import Reason
 
-__all__ = ["Stream", "open_flac", "open_libav", "open_sndfile"]
+__all__ = ["Stream", "open_flac", "open_libav", "open_sndfile", "read_flac"]
 
 Dtype: TypeAlias = Literal["float32", "int16", "int32"]
 
@@ -70,10 +70,7 @@ def open_sndfile(data: bytes, dtype: Dtype = "float32") -> Stream:
         BadAudio: `corrupt`.
         MissingPackageError: soundfile is not installed.
     """
-    try:
-        import soundfile
-    except ImportError as error:
-        raise MissingPackageError.of("soundfile", "audio", "Decoding audio") from error
+    soundfile = _soundfile()
     try:
         file = soundfile.SoundFile(_Memory(data))
     except soundfile.SoundFileError as error:
@@ -126,6 +123,36 @@ def open_flac(data: bytes, dtype: Dtype = "float32") -> Stream:
     return replace(stream, codec="flac", blocks=blocks())
 
 
+def read_flac(data: bytes, header: FlacHeader, start: int, stop: int) -> npt.NDArray[np.float32]:
+    """Samples from `start` to `stop` of a FLAC file, (stop - start, num_channels).
+
+    Args:
+        data: the file.
+        header: what it states.
+        start: a sample of the file.
+        stop: behind `start`, at most the number of samples that the header states.
+
+    Raises:
+        BadAudio: as `open_flac`.
+        MissingPackageError: soundfile is not installed.
+    """
+    soundfile = _soundfile()
+    try:
+        with soundfile.SoundFile(_Memory(data[header.start :])) as file:
+            skipped = start
+            # The search for a frame costs about as much as decoding one.
+            if start > header.block_samples:
+                skipped -= file.seek(start)
+            samples: npt.NDArray[np.float32] = file.read(
+                stop - start + skipped, dtype="float32", always_2d=True
+            )
+    except soundfile.SoundFileError as error:
+        raise explain_failure(data, header, str(error)) from error
+    if len(samples) < stop - start + skipped:
+        raise explain_failure(data, header, f"decoding ends before sample {stop}")
+    return samples[skipped:]
+
+
 def open_libav(data: bytes) -> Stream:
     """Decode with FFmpeg's libraries: M4A, AAC and whatever libsndfile cannot read.
 
@@ -162,6 +189,14 @@ def open_libav(data: bytes) -> Stream:
     # FFmpeg has two decoders for these and names them after the implementation.
     codec = {"mp3float": "mp3", "libopus": "opus", "libvorbis": "vorbis"}.get(codec, codec)
     return Stream(track.rate or 0, context.channels, codec, blocks())
+
+
+def _soundfile() -> Any:
+    try:
+        import soundfile
+    except ImportError as error:
+        raise MissingPackageError.of("soundfile", "audio", "Decoding audio") from error
+    return soundfile
 
 
 def _float_samples(frame: Any) -> npt.NDArray[np.float32]:
