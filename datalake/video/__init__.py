@@ -7,8 +7,11 @@ torch, an FFmpeg of the system, and builds of both that match.
 
 from __future__ import annotations
 
+from datalake.video.converting import Converter
 from datalake.video.encoding import CODECS, encode, transcode
+from datalake.video.film import Film
 from datalake.video.info import BadVideo, VideoInfo
+from datalake.video.pool import DecoderPool
 from datalake.video.probing import probe
 from datalake.video.reading import Pictures, VideoReader
 from datalake.video.remuxing import Parameters, concat, cut, parameters
@@ -17,6 +20,9 @@ from datalake.video.source import Source
 __all__ = [
     "CODECS",
     "BadVideo",
+    "Converter",
+    "DecoderPool",
+    "Film",
     "Parameters",
     "Pictures",
     "Source",

@@ -48,6 +48,10 @@ class VideoInfo:
         """The presentation time of each frame in seconds, (num_frames,)."""
         return self.frame_pts * self.time_base.numerator / self.time_base.denominator
 
+    def group_of(self, frames: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Which group of pictures each frame is shown in; -1: before the first. (n,)."""
+        return np.searchsorted(self.keyframes, frames, side="right") - 1
+
     def frame_at(self, times_s: npt.ArrayLike, tolerance_s: float = 1e-4) -> npt.NDArray[np.int64]:
         """The number of the frame nearest to each time; of two equally near the earlier.
 

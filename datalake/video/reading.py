@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from datalake.errors import InputError
-from datalake.quarantine import Reason
+from datalake.video.converting import Converter
 from datalake.video.decoding import Decoder
-from datalake.video.info import BadVideo, VideoInfo
-from datalake.video.source import Source, load_av
+from datalake.video.info import VideoInfo
+from datalake.video.source import Source
 
 __all__ = ["Pictures", "VideoReader"]
 
@@ -57,9 +57,7 @@ class VideoReader:
         self._decoder = Decoder(source, info, num_threads)
         self.info = self._decoder.info
         """What `probe` says of the video."""
-        self._num_threads = num_threads or None
-        self._converter = load_av().video.reformatter.VideoReformatter()
-        self._is_resized = size is not None
+        self._converter = Converter(size, num_threads or None)
         self.size = size or (self.info.width, self.info.height)
         """(width, height) of the pictures."""
 
@@ -103,7 +101,7 @@ class VideoReader:
         numbers, starts = np.unique(wanted[order], return_index=True)
         places = np.split(order, starts)[1:]
         for place, frame in zip(places, self._decoder.decode(numbers), strict=True):
-            self._convert(frame, pictures[place[0]])
+            self._converter.into(frame, pictures[place[0]])
             pictures[place[1:]] = pictures[place[0]]
         return pictures
 
@@ -127,7 +125,7 @@ class VideoReader:
         width, height = self.size
         for frame in self._decoder.decode(self._checked(np.arange(from_frame, to_frame))):
             picture = np.empty((height, width, 3), np.uint8)
-            self._convert(frame, picture)
+            self._converter.into(frame, picture)
             yield picture
 
     def _checked(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -147,18 +145,3 @@ class VideoReader:
                 found=f"{wanted.min() if wanted.min() < 0 else wanted.max()}",
             )
         return wanted.astype(np.int64)
-
-    def _convert(self, frame: Any, picture: Pictures) -> None:
-        width, height = self.size
-        if not self._is_resized and (frame.width, frame.height) != self.size:
-            raise BadVideo.of(
-                Reason.UNSUPPORTED,
-                f"a frame of {frame.width}x{frame.height} in a video of {width}x{height}",
-            )
-        # One converter for all frames: to set one up takes longer than it works on a frame.
-        rgb = self._converter.reformat(
-            frame, width, height, "rgb24", interpolation="BILINEAR", threads=self._num_threads
-        )
-        plane = rgb.planes[0]
-        rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
-        picture[:] = rows[:, : 3 * width].reshape(height, width, 3)

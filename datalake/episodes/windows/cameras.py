@@ -2,36 +2,84 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Final
+from itertools import pairwise
+from threading import local
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from datalake.episodes.episode_set import EpisodeSet
+from datalake.episodes.windows.films import Films
+from datalake.episodes.windows.kept import KeptFrames
+from datalake.episodes.windows.spans import Spans
 from datalake.errors import InputError
+from datalake.quarantine import Refusal
 from datalake.recording import Feature
-from datalake.video import Pictures, VideoInfo, VideoReader
+from datalake.telemetry import Meter
+from datalake.video import BadVideo, Converter, DecoderPool, Pictures, VideoInfo
 
-__all__ = ["Cameras"]
+__all__ = ["Allocate", "Cameras", "Failure", "Wanted"]
 
-_INFO: Final = [
-    *("codec", "pix_fmt", "width", "height", "fps", "num_frames", "duration_s"),
-    *("time_base_num", "time_base_den", "frame_pts", "keyframes", "keyframe_offsets"),
-]
+Wanted: TypeAlias = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]
+"""For each camera rows of episodes and times in them, in seconds, (m,)."""
+
+Allocate: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], npt.NDArray[Any]]
+"""Where arrays come from: `numpy.empty`, or a pool of buffers."""
+
+# Pieces of a call's work for each thread, so that none waits long for the others.
+_PIECES: Final = 4
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Pictures that could not be had."""
+
+    camera: str
+    places: npt.NDArray[np.int64]
+    """Which of the camera's pictures, (k,)."""
+    error: InputError
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The pictures that one group of one video has to give."""
+
+    camera: str
+    video: int
+    """A row of the videos table."""
+    video_id: str
+    info: VideoInfo
+    group: int
+    numbers: npt.NDArray[np.int64]
+    """Frames of the video, ascending, repeats allowed, (k,)."""
+    places: npt.NDArray[np.int64]
+    """Where each goes among the camera's pictures, (k,)."""
+    pictures: Pictures
 
 
 class Cameras:
-    """Decodes the pictures that windows want. Picklable; safe to use in several threads.
+    """Decodes the pictures that windows want, each group of pictures once a call.
 
-    Videos stay opened from one call to the next, those used last, up to `cache_bytes` of them.
-    While pictures are decoded there are as many more as threads.
+    Safe to use in several threads. Picklable; a copy, and a forked process, has decoders and
+    threads of its own.
+
+    Args:
+        episodes: the set, at a version.
+        features: its cameras.
+        tolerance_s: how far a frame may be from its time.
+        size: (width, height) to resize to as frames are converted.
+        cache_bytes: facts and indexes of videos that stay in memory, and their encoded bytes where
+            the table cannot be mapped; those used last.
+        decoded_bytes: decoded frames that stay until they are used, as the decoder leaves them
+            (1.5 bytes a pixel for most). To get to a frame means to decode others of its group: in
+            an order that comes back to a group soon, or where much of a set fits, each group is
+            then decoded once.
+        num_threads: groups decoded side by side; 1 works in the calling thread.
     """
 
     def __init__(
@@ -43,166 +91,234 @@ class Cameras:
         size: tuple[int, int] | None,
         cache_bytes: int,
         num_threads: int,
+        decoded_bytes: int = 0,
     ) -> None:
-        self._episodes = episodes
+        self._spans = Spans(episodes, [feature.name for feature in features])
+        self._declared = {feature.name: feature.shape for feature in features}
         self._tolerance_s = tolerance_s
         self._size = size
         self._num_threads = num_threads
-        self._readers = _Readers(episodes, size, cache_bytes)
-        self._spans = _spans(episodes, [feature.name for feature in features])
-        self._declared = {feature.name: feature.shape for feature in features}
+        self._decoded_bytes = decoded_bytes
+        self._films = Films(episodes.videos, cache_bytes)
+        self._begin()
+
+    def __getstate__(self) -> dict[str, Any]:
+        left = ("_pool", "_kept", "_threads", "_of_thread", "_process")
+        return {name: value for name, value in self.__dict__.items() if name not in left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._films.forget()
+        self._pool = DecoderPool(2 * self._num_threads)
+        self._kept = KeptFrames(self._decoded_bytes) if self._decoded_bytes else None
+        self._threads: ThreadPoolExecutor | None = None
+        self._of_thread = local()
+
+    def attach(self, meter: Meter) -> None:
+        """Count and time into this meter from now on."""
+        self._films.meter = meter
+
+    def prepare_fork(self) -> None:
+        """Read what a forked process could not: 16 bytes a frame of all videos.
+
+        Raises:
+            InputError: a forked process cannot read these videos at all.
+        """
+        if self._declared:
+            self._films.prepare_fork()
+
+    def expect(self, wanted: Wanted) -> None:
+        """These pictures will be asked for soon; whoever gets to their group decodes them too.
+
+        Takes some microseconds a picture. Without `decoded_bytes` it does nothing.
+
+        Raises:
+            InputError: as `pictures`.
+        """
+        if self._kept is not None:
+            for name in wanted:
+                nothing = np.empty((0, 0, 0, 3), np.uint8)
+                for group in self._groups(name, *wanted[name], nothing, None):
+                    self._kept.expect((group.video, n) for n in group.numbers.tolist())
 
     def pictures(
         self,
-        wanted: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]],
+        wanted: Wanted,
+        *,
+        allocate: Allocate = np.empty,
+        failures: list[Failure] | None = None,
     ) -> dict[str, Pictures]:
         """Pictures by camera.
 
         Args:
             wanted: for each camera the rows of episodes and the times in them, in seconds, (m,).
+            allocate: makes the arrays that are returned.
+            failures: takes what went wrong; the other pictures are there all the same. None raises
+                the first error, once nothing writes into the arrays any more.
 
         Returns:
-            For each camera (m, height, width, 3). Frames of one video are decoded in one go.
+            For each camera (m, height, width, 3).
 
         Raises:
             InputError: an episode has no video of the camera, no frame stands at a time, or videos
                 differ in size.
-            BadVideo: a video cannot be decoded.
+            BadVideo: a video cannot be decoded; names it.
         """
-        jobs = [
-            job
-            for name, (rows, times_s) in wanted.items()
-            for job in self._jobs(name, rows, times_s)
-        ]
-        with ThreadPoolExecutor(max(1, min(self._num_threads, len(jobs)))) as pool:
-            done = list(zip(jobs, pool.map(self._decode, jobs), strict=True))
-        return {
-            name: self._assembled(
-                name, len(rows), [(job.places, part) for job, part in done if job.camera == name]
-            )
-            for name, (rows, _) in wanted.items()
-        }
+        if self._process != os.getpid():
+            self._begin()
+        found: dict[str, Pictures] = {}
+        groups: list[_Group] = []
+        for name, (rows, times_s) in wanted.items():
+            shape = self._shape(name, rows)
+            found[name] = allocate((len(rows), *shape), np.uint8)
+            groups += self._groups(name, rows, times_s, found[name], failures)
+        for group, error in self._run(groups, is_patient=failures is not None):
+            if failures is None:
+                raise error
+            failures.append(Failure(group.camera, group.places, error))
+        return found
 
-    def _jobs(
-        self, camera: str, episodes: npt.NDArray[np.int64], times_s: npt.NDArray[np.float64]
-    ) -> list[_Job]:
-        videos, from_s = (part[episodes] for part in self._spans[camera])
-        if (videos < 0).any():
-            episode = self._episodes.index.episode_ids[int(episodes[videos < 0][0])]
-            raise InputError(
-                f"The episode {episode} has no video of {camera}",
-                fix="Leave the camera out with columns=…, or take other rows",
-            )
-        in_file_s = from_s + times_s
-        return [
-            _Job(camera, video, places := np.flatnonzero(videos == video), in_file_s[places])
-            for video in np.unique(videos).tolist()
-        ]
-
-    def _decode(self, job: _Job) -> Pictures:
-        reader = self._readers.borrow(job.video)
-        # Timestamps were float32 once: after half an hour their rounding alone is 1e-4 s.
-        rounding_s = float(np.spacing(np.float32(job.times_s.max(initial=0.0))))
-        pictures = reader.at(job.times_s, self._tolerance_s + rounding_s)
-        self._readers.give_back(job.video, reader)
-        return pictures
-
-    def _assembled(
-        self, name: str, num_pictures: int, parts: list[tuple[npt.NDArray[np.int64], Pictures]]
-    ) -> Pictures:
-        shapes = {part.shape[1:] for _, part in parts}
+    def _shape(self, camera: str, episodes: npt.NDArray[np.int64]) -> tuple[int, ...]:
+        """Height, width and channels of a camera's pictures."""
+        if self._size is not None:
+            return (*self._size[::-1], 3)
+        videos, _ = self._spans.of(camera, episodes)
+        infos = self._films.infos(np.unique(videos[videos >= 0]).tolist()).values()
+        shapes = {(info.height, info.width, 3) for _, info in infos}
         if len(shapes) > 1:
             raise InputError(
-                f"The videos of {name} differ in size",
+                f"The videos of {camera} differ in size",
                 found=" and ".join(f"{w} x {h}" for h, w, _ in sorted(shapes)[:2]),
                 fix="Give a size to which all are resized",
             )
-        if len(parts) == 1:
-            return parts[0][1]
-        shape = shapes.pop() if shapes else self._declared[name]
-        if self._size is not None:
-            shape = (*self._size[::-1], 3)
-        pictures = np.empty((num_pictures, *shape), np.uint8)
-        for places, part in parts:
-            pictures[places] = part
-        return pictures
+        return shapes.pop() if shapes else self._declared[camera]
 
+    def _groups(
+        self,
+        camera: str,
+        episodes: npt.NDArray[np.int64],
+        times_s: npt.NDArray[np.float64],
+        pictures: Pictures,
+        failures: list[Failure] | None,
+    ) -> list[_Group]:
+        """What each group of pictures has to give, by video and in order."""
+        videos, from_s = self._spans.of(camera, episodes)
+        if (videos < 0).any():
+            error = self._spans.lacking(camera, episodes[videos < 0])
+            if failures is None:
+                raise error
+            failures.append(Failure(camera, np.flatnonzero(videos < 0), error))
+        in_file_s = from_s + times_s
+        groups: list[_Group] = []
+        infos = self._films.infos(np.unique(videos[videos >= 0]).tolist())
+        for video, (video_id, info) in infos.items():
+            places = np.flatnonzero(videos == video)
+            try:
+                numbers = self._numbers(info, in_file_s[places])
+            except InputError as error:
+                if failures is None:
+                    raise
+                failures.append(Failure(camera, places, error))
+                continue
+            order = np.argsort(numbers, kind="stable")
+            places, numbers = places[order], numbers[order]
+            of_each = info.group_of(numbers)
+            cuts = np.flatnonzero(np.diff(of_each)) + 1
+            groups += [
+                _Group(camera, video, video_id, info, group, part, where, pictures)
+                for group, part, where in zip(
+                    of_each[np.append(0, cuts)].tolist(),
+                    np.split(numbers, cuts),
+                    np.split(places, cuts),
+                    strict=True,
+                )
+            ]
+        return groups
 
-@dataclass(frozen=True)
-class _Job:
-    """The pictures that one video has to give."""
+    def _numbers(self, info: VideoInfo, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        # Timestamps were float32 once: after half an hour their rounding alone is 1e-4 s.
+        rounding_s = float(np.spacing(np.float32(times_s.max(initial=0.0))))
+        return info.frame_at(times_s, self._tolerance_s + rounding_s)
 
-    camera: str
-    video: int
-    """A row of the videos table."""
-    places: npt.NDArray[np.int64]
-    """Where they go among the camera's pictures, (k,)."""
-    times_s: npt.NDArray[np.float64]
-    """Where they stand in the file, (k,)."""
+    def _run(self, groups: list[_Group], *, is_patient: bool) -> list[tuple[_Group, InputError]]:
+        """Decode groups side by side; what went wrong. When it returns nothing runs any more."""
+        if self._num_threads == 1 or len(groups) < 2:
+            return self._work(groups, is_patient)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._num_threads, "video")
+        num_pieces = min(len(groups), _PIECES * self._num_threads)
+        bounds = np.linspace(0, len(groups), num_pieces + 1).astype(int).tolist()
+        futures = [
+            self._threads.submit(self._work, groups[start:stop], is_patient)
+            for start, stop in pairwise(bounds)
+        ]
+        wait(futures)
+        return [failure for future in futures for failure in future.result()]
 
+    def _work(self, groups: list[_Group], is_patient: bool) -> list[tuple[_Group, InputError]]:
+        failures: list[tuple[_Group, InputError]] = []
+        for group in groups:
+            try:
+                with self._films.meter.during("decode", group.video_id):
+                    self._decode(group)
+            except BadVideo as error:
+                refusal = error.refusal
+                named = BadVideo(Refusal(refusal.reason, f"{group.video_id}: {refusal.detail}"))
+                failures.append((group, named))
+            except InputError as error:
+                failures.append((group, error))
+            if failures and not is_patient:
+                break
+        return failures
 
-class _Readers:
-    """Opened videos by their row, the least used dropped; each is with one borrower at a time."""
+    def _decode(self, group: _Group) -> None:
+        places: dict[int, list[int]] = {}
+        for number, place in zip(group.numbers.tolist(), group.places.tolist(), strict=True):
+            places.setdefault(number, []).append(place)
+        film = self._films.get(group.video, group.info)
+        if self._kept is None:
+            for number, frame in film.decode(self._pool, group.group, np.array([*places])):
+                if number in places:
+                    self._convert(frame, group.pictures, places[number])
+            return
+        self._decode_ahead(film, group, places, self._kept)
 
-    def __init__(
-        self, episodes: EpisodeSet, size: tuple[int, int] | None, cache_bytes: int
+    def _decode_ahead(
+        self, film: Any, group: _Group, places: dict[int, list[int]], kept: KeptFrames
     ) -> None:
-        self._episodes = episodes
-        self._size = size
-        self._cache_bytes = cache_bytes
-        self._clear()
+        """Take what is kept, and keep what passes."""
+        frames: dict[int, Any] = {}
+        with kept.turn(group.video, group.group):
+            for number in places:
+                frame = kept.take((group.video, number))
+                if frame is not None:
+                    frames[number] = frame
+            missing = np.array([number for number in places if number not in frames], np.int64)
+            if len(missing):
+                ends = np.append(group.info.keyframes, group.info.num_frames)
+                begin = int(ends[group.group]) if group.group >= 0 else 0
+                ahead = kept.expected_of(group.video, range(begin, int(ends[group.group + 1])))
+                for number, frame in film.decode(
+                    self._pool, group.group, missing, np.array(ahead, np.int64)
+                ):
+                    kept.put((group.video, number), frame, is_used=number in places)
+                    if number in places:
+                        frames[number] = frame
+        self._films.meter.count("video_frames_kept", len(places) - len(missing))
+        for number, where in places.items():
+            self._convert(frames[number], group.pictures, where)
 
-    def _clear(self) -> None:
-        self._idle: OrderedDict[int, tuple[VideoReader, int]] = OrderedDict()
-        self._num_bytes: dict[int, int] = {}
-        self._lock = Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept = ("_episodes", "_size", "_cache_bytes")
-        return {name: self.__dict__[name] for name in kept}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._clear()
-
-    def borrow(self, video: int) -> VideoReader:
-        """A reader of the video in a row; `give_back` it."""
-        with self._lock:
-            if video in self._idle:
-                return self._idle.pop(video)[0]
-        row = self._episodes.videos.take([video], [*_INFO, "video"])
-        data = row["video"][0].as_buffer()
-        self._num_bytes[video] = data.size
-        info = VideoInfo.from_row(row.select(_INFO).to_pylist()[0])
-        return VideoReader(data, info, size=self._size, num_threads=1)
-
-    def give_back(self, video: int, reader: VideoReader) -> None:
-        """Keep a reader for later, and drop the least used ones beyond the bound."""
-        with self._lock:
-            twin = self._idle.pop(video, None)
-            self._idle[video] = reader, self._num_bytes[video]
-            dropped = [] if twin is None else [twin]
-            while sum(size for _, size in self._idle.values()) > self._cache_bytes:
-                dropped.append(self._idle.popitem(last=False)[1])
-        for old, _ in dropped:
-            old.close()
-
-
-def _spans(
-    episodes: EpisodeSet, names: Sequence[str]
-) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
-    """For each camera the row of each episode's video (-1: none), and where in it it begins."""
-    num_episodes = len(episodes.index.lengths)
-    spans = {name: (np.full(num_episodes, -1, np.int64), np.zeros(num_episodes)) for name in names}
-    if not names:
-        return spans
-    column = episodes.episodes.scan(["videos"]).read_all()["videos"].combine_chunks()
-    flat = pa.Table.from_struct_array(column.flatten())
-    owners = np.repeat(np.arange(num_episodes), column.value_lengths().fill_null(0).to_numpy())
-    video_ids = episodes.videos.scan(["video_id"]).read_all()["video_id"]
-    rows = pc.index_in(flat["video_id"], value_set=video_ids).fill_null(-1).to_numpy()
-    for name, (video_rows, from_s) in spans.items():
-        of_camera = pc.equal(flat["feature"], name).to_numpy(zero_copy_only=False)
-        video_rows[owners[of_camera]] = rows[of_camera]
-        from_s[owners[of_camera]] = flat["from_s"].to_numpy()[of_camera]
-    return spans
+    def _convert(self, frame: Any, pictures: Pictures, places: list[int]) -> None:
+        converters = self._of_thread.__dict__
+        key = f"{frame.format.name}, {frame.width}x{frame.height}"
+        if key not in converters:
+            if len(converters) > 8:
+                converters.clear()
+            converters[key] = Converter(self._size)
+        converters[key].into(frame, pictures[places[0]])
+        for place in places[1:]:
+            pictures[place] = pictures[places[0]]

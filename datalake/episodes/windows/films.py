@@ -1,0 +1,144 @@
+"""Films of a videos table by row: what is known of each, its bytes in place, the last used kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from datalake.errors import InputError
+from datalake.tables import Table
+from datalake.telemetry import Meter
+from datalake.video import Film, VideoInfo
+
+__all__ = ["Films"]
+
+_INFO: Final = [
+    *("codec", "pix_fmt", "width", "height", "fps", "num_frames", "duration_s"),
+    *("time_base_num", "time_base_den", "frame_pts", "keyframes", "keyframe_offsets"),
+]
+_BYTES_A_FRAME: Final = 16
+
+
+class Films:
+    """The videos of a table at one version. Thread-safe; picklable, a copy holds nothing.
+
+    The bytes of a local table are mapped into memory, those of any other read whole. Up to
+    `cache_bytes` stay: 16 bytes a frame for the facts, 20 for the index of its packets, and the
+    file itself where it was read.
+    """
+
+    def __init__(self, videos: Table, cache_bytes: int) -> None:
+        self._videos = videos
+        self._cache_bytes = cache_bytes
+        self._facts: pa.Table | None = None
+        self.meter = Meter()
+        mapped = getattr(videos, "mapped", None)
+        self._mapped = None if mapped is None else mapped("video")
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of everything that is held, as a process must after it was forked."""
+        self._infos: OrderedDict[int, tuple[str, VideoInfo]] = OrderedDict()
+        self._films: OrderedDict[int, tuple[Film, int]] = OrderedDict()
+        self._num_frames = self._num_bytes = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        """Films that are held."""
+        return len(self._films)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_videos", "_cache_bytes", "_mapped", "meter")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._facts = None
+        self.forget()
+
+    def prepare_fork(self) -> None:
+        """Read the facts of all videos, 16 bytes a frame, since a forked process could not.
+
+        Raises:
+            InputError: the bytes cannot be mapped, so that a forked process cannot read them.
+        """
+        if self._mapped is None:
+            raise InputError(
+                "A forked process cannot read these videos",
+                where=self._videos.uri,
+                found="a table that is not mapped from a local disk",
+                fix="Use threads, or spawned workers",
+            )
+        self._mapped.prepare()
+        if self._facts is None:
+            self._facts = self._videos.scan(["video_id", *_INFO]).read_all().combine_chunks()
+
+    def infos(self, rows: Iterable[int]) -> dict[int, tuple[str, VideoInfo]]:
+        """The id of the video in each row and the facts about it, read in one go."""
+        with self._lock:
+            found = {row: self._infos[row] for row in rows if row in self._infos}
+            for row in found:
+                self._infos.move_to_end(row)
+        if missing := [row for row in rows if row not in found]:
+            columns = ["video_id", *_INFO]
+            if self._facts is not None:
+                table = self._facts.take(missing)
+            else:
+                with self.meter.during("store", f"facts of videos in {self._videos.uri}"):
+                    table = self._videos.take(missing, columns)
+            read = {
+                row: (facts.pop("video_id"), VideoInfo.from_row(facts))
+                for row, facts in zip(missing, table.to_pylist(), strict=True)
+            }
+            found |= read
+            self._keep_infos(read)
+        return found
+
+    def _keep_infos(self, read: dict[int, tuple[str, VideoInfo]]) -> None:
+        with self._lock:
+            for row, known in read.items():
+                if row not in self._infos:
+                    self._infos[row] = known
+                    self._num_frames += known[1].num_frames
+            while self._num_frames * _BYTES_A_FRAME > self._cache_bytes:
+                _, (_, info) = self._infos.popitem(last=False)
+                self._num_frames -= info.num_frames
+
+    def get(self, row: int, info: VideoInfo) -> Film:
+        """The film in a row.
+
+        Raises:
+            StoreError: the bytes cannot be read.
+        """
+        with self._lock:
+            if row in self._films:
+                self._films.move_to_end(row)
+                return self._films[row][0]
+        data, num_bytes = self._read(row)
+        film = Film(data, info)
+        num_bytes += film.num_bytes
+        with self._lock:
+            # Should two threads have read it at once, one of them is enough.
+            if row in self._films:
+                return self._films[row][0]
+            self._films[row] = film, num_bytes
+            self._num_bytes += num_bytes
+            while self._num_bytes > self._cache_bytes:
+                _, (_, dropped) = self._films.popitem(last=False)
+                self._num_bytes -= dropped
+        return film
+
+    def _read(self, row: int) -> tuple[memoryview, int]:
+        """The bytes of a video, and how much memory they take."""
+        if self._mapped is not None:
+            view = self._mapped.views(np.array([row]))[0]
+            if view is not None:
+                return memoryview(view), 0
+        with self.meter.during("store", f"video {row} of {self._videos.uri}"):
+            data = memoryview(self._videos.take([row], ["video"])["video"][0].as_buffer())
+        return data, len(data)
