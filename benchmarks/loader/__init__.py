@@ -1,0 +1,1 @@
+"""The loader against its peers: the same data, the same work, the same session."""

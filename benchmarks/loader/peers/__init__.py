@@ -1,0 +1,1 @@
+"""What each peer needs to store the data and to stream it."""
