@@ -9,12 +9,12 @@ import numpy as np
 from datalake.audio.buffers import Buffer, Samples, opened
 from datalake.audio.decoding import decode
 from datalake.audio.flac import FlacHeader, parse_flac
-from datalake.audio.pcm import is_pcm, pcm_span
+from datalake.audio.pcm import is_pcm, mixed_down, pcm_span
 from datalake.audio.riff import WaveHeader, parse_wave
 from datalake.audio.streams import read_flac
 from datalake.errors import InputError
 
-__all__ = ["Clip", "decode_span", "open_clip"]
+__all__ = ["Clip", "DecodedClip", "decode_span", "open_clip"]
 
 
 class Clip(ABC):
@@ -61,7 +61,7 @@ def open_clip(data: Buffer, sample_rate_hz: int | None = None) -> Clip:
         flac = parse_flac(bytes(whole))
         if flac.num_samples and sample_rate_hz in (None, flac.sample_rate_hz):
             return _Flac(bytes(whole), flac)
-    return _Decoded(*decode(whole, sample_rate_hz=sample_rate_hz))
+    return DecodedClip(*decode(whole, sample_rate_hz=sample_rate_hz))
 
 
 def decode_span(
@@ -109,7 +109,7 @@ class _Wave(Clip):
         self.num_samples, self.sample_rate_hz = header.num_samples, header.sample_rate_hz
 
     def write(self, out: Samples, start: int) -> None:
-        out[:] = _mono(pcm_span(self._data, self._header, start, start + len(out)))
+        out[:] = mixed_down(pcm_span(self._data, self._header, start, start + len(out)))
 
 
 class _Flac(Clip):
@@ -118,23 +118,21 @@ class _Flac(Clip):
         self.num_samples, self.sample_rate_hz = header.num_samples, header.sample_rate_hz
 
     def write(self, out: Samples, start: int) -> None:
-        out[:] = _mono(read_flac(self._data, self._header, start, start + len(out)))
+        out[:] = mixed_down(read_flac(self._data, self._header, start, start + len(out)))
 
 
-class _Decoded(Clip):
+class DecodedClip(Clip):
+    """A clip that is decoded already."""
+
     def __init__(self, samples: Samples, sample_rate_hz: int) -> None:
         self._samples = samples
         self.num_samples, self.sample_rate_hz = len(samples), sample_rate_hz
 
     def write(self, out: Samples, start: int) -> None:
+        """Fill `out` with the samples from `start` on."""
         out[:] = self._samples[start : start + len(out)]
 
 
 def _nearest(time_s: float, rate_hz: int) -> int:
     # Halves go up, whatever the parity, so that spans of equal length hold equally many samples.
     return int(np.floor(time_s * rate_hz + 0.5))
-
-
-def _mono(samples: Samples) -> Samples:
-    mixed: Samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1, dtype=np.float32)
-    return mixed

@@ -9,7 +9,7 @@ from datalake.audio.buffers import Buffer, opened
 from datalake.audio.info import BadAudio
 from datalake.audio.inspection import open_stream
 from datalake.audio.kinds import likeness
-from datalake.audio.pcm import is_pcm, pcm_span
+from datalake.audio.pcm import is_pcm, mixed_down, pcm_span
 from datalake.audio.riff import parse_wave
 from datalake.errors import InputError, MissingPackageError
 from datalake.quarantine import Reason
@@ -56,7 +56,7 @@ def decode(
         samples = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         rate_hz = stream.sample_rate_hz
     if mono:
-        samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1, dtype=np.float32)
+        samples = mixed_down(samples)
     if sample_rate_hz is not None and sample_rate_hz != rate_hz:
         samples, rate_hz = resample(samples, rate_hz, sample_rate_hz), sample_rate_hz
     return np.ascontiguousarray(samples.T), rate_hz
