@@ -99,11 +99,9 @@ def _read(data: memoryview, info: VideoInfo) -> Samples | None:
     kind = _kind(table[b"stsd"])
     if kind is None or kind.codec != info.codec:
         return None
-    sizes = _sizes(table[b"stsz"])
-    if len(sizes) != info.num_frames:
-        return None
+    sizes = _sizes(table[b"stsz"], info.num_frames)
     offsets = _offsets(table, sizes)
-    shown = _shown(table, len(sizes))
+    shown = _shown(table, info.num_frames)
     # Times of an edit list that only shifts them are those of the probe but for a constant.
     order = np.argsort(shown, kind="stable")
     if not np.array_equal(shown[order] - shown[order[0]], info.frame_pts - info.frame_pts[0]):
@@ -142,8 +140,10 @@ def _kind(described: memoryview) -> DecoderKind | None:
     return DecoderKind(codec, extradata, colour)
 
 
-def _sizes(box: memoryview) -> npt.NDArray[np.int64]:
+def _sizes(box: memoryview, num_samples: int) -> npt.NDArray[np.int64]:
     same, count = np.frombuffer(box[4:12], ">u4").tolist()
+    # Before anything is made that long: fragmented files have none here, damaged ones billions.
+    _check(count == num_samples)
     if same:
         return np.full(count, same, np.int64)
     return np.frombuffer(box[12 : 12 + 4 * count], ">u4").astype(np.int64)
@@ -156,33 +156,41 @@ def _offsets(table: dict[bytes, memoryview], sizes: npt.NDArray[np.int64]) -> np
     else:
         chunks = np.frombuffer(table[b"stco"][8:], ">u4").astype(np.int64)
     runs = np.frombuffer(table[b"stsc"][8:], ">u4").reshape(-1, 3).astype(np.int64)
-    if (runs[:, 2] != 1).any():
-        raise ValueError("a sample of another description")
-    lengths = np.diff(np.append(runs[:, 0], len(chunks) + 1))
-    num_samples = np.repeat(runs[:, 1], lengths)
-    if num_samples.sum() != len(sizes):
-        raise ValueError("chunks and sizes disagree")
+    # All of the one description.
+    _check((runs[:, 2] == 1).all())
+    num_samples = _repeated(
+        runs[:, 1], np.diff(np.append(runs[:, 0], len(chunks) + 1)), len(chunks)
+    )
     # Bytes before each sample within all chunks, less those before its chunk.
     before = np.cumsum(sizes) - sizes
     firsts = np.cumsum(num_samples) - num_samples
-    filled = num_samples > 0
-    starts = np.zeros(len(chunks), np.int64)
-    starts[filled] = before[firsts[filled]]
-    return before + np.repeat(chunks - starts, num_samples)
+    _check((firsts < len(sizes)).all())
+    return before + _repeated(chunks - before[firsts], num_samples, len(sizes))
 
 
 def _shown(table: dict[bytes, memoryview], num_samples: int) -> npt.NDArray[np.int64]:
     """When each sample is shown, in ticks."""
     steps = np.frombuffer(table[b"stts"][8:], ">u4").reshape(-1, 2).astype(np.int64)
-    durations = np.repeat(steps[:, 1], steps[:, 0])
+    durations = _repeated(steps[:, 1], steps[:, 0], num_samples)
     shown = np.cumsum(durations) - durations
     if b"ctts" in table:
         # Signed in version 1, and by many writers in version 0.
         late = np.frombuffer(table[b"ctts"][8:], ">i4").reshape(-1, 2).astype(np.int64)
-        shown = shown + np.repeat(late[:, 1], late[:, 0])
-    if len(shown) != num_samples:
-        raise ValueError("times and sizes disagree")
+        shown = shown + _repeated(late[:, 1], late[:, 0], num_samples)
     return shown
+
+
+def _repeated(
+    values: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], total: int
+) -> npt.NDArray[np.int64]:
+    """Each value so many times; a damaged table must not make billions of them."""
+    _check((counts >= 0).all() and counts.sum() == total)
+    return np.repeat(values, counts)
+
+
+def _check(is_so: np.bool_ | bool) -> None:
+    if not is_so:
+        raise ValueError("the index contradicts itself, or says what is not known here")
 
 
 def _num_reordered(frames: npt.NDArray[np.int32]) -> int:

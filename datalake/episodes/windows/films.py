@@ -37,8 +37,7 @@ class Films:
         self._cache_bytes = cache_bytes
         self._facts: pa.Table | None = None
         self.meter = Meter()
-        mapped = getattr(videos, "mapped", None)
-        self._mapped = None if mapped is None else mapped("video")
+        self._mapped = videos.mapped("video")
         self.forget()
 
     def forget(self) -> None:

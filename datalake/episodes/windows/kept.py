@@ -79,6 +79,8 @@ class KeptFrames:
     def expected_of(self, video: int, numbers: range) -> list[int]:
         """Which frames of a video are expected and not yet here."""
         with self._lock:
+            if not self._expected:
+                return []
             keys = [(video, number) for number in numbers]
             return [key[1] for key in keys if key in self._expected and key not in self._fresh]
 
