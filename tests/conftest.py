@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,18 @@ import pytest
 from tests.servers import s3_server  # noqa: F401 - a fixture
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test fills the cache of who runs it. Processes that tests start inherit the place."""
+    before = os.environ.get("DATALAKE_CACHE")
+    os.environ["DATALAKE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["DATALAKE_CACHE"]
+    else:
+        os.environ["DATALAKE_CACHE"] = before
 
 
 @pytest.fixture(scope="session")
