@@ -69,6 +69,16 @@ def translated(location: Location, doing: str) -> Iterator[None]:
         raise  # Mistakes of ours are not the store's.
     except Exception as error:
         raise _ours(error, location, doing) from error
+    except BaseException as error:
+        # What a Rust library raises for a file that it cannot make sense of is no `Exception`.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StoreError(
+            f"{doing} failed, as the library gave up",
+            where=location.uri,
+            found=_in_brief(str(error)),
+            fix="A file of the table may be damaged: restore it from a copy",
+        ) from error
 
 
 def translated_stream(location: Location, doing: str, items: Iterator[_T]) -> Iterator[_T]:

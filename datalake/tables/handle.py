@@ -33,6 +33,7 @@ from datalake.tables.batches import (
     described,
     with_types,
 )
+from datalake.tables.mapped import Mapped
 from datalake.tables.predicate import Node, parse
 from datalake.tables.protocol import (
     Batches,
@@ -113,6 +114,10 @@ class TableHandle(ABC):
 
     @abstractmethod
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table: ...
+
+    def _mapped(self, column: str) -> Mapped | None:  # noqa: ARG002 - a format that can overrides it
+        """A binary column, read in place, if the format can."""
+        return None
 
     @abstractmethod
     def versions(self) -> list[VersionInfo]:
@@ -225,6 +230,14 @@ class TableHandle(ABC):
         """Rows by index, in the order asked, repeats allowed."""
         names = self._columns(columns)
         return self._gather(as_positions(indices, self._num_rows()), names)
+
+    def mapped(self, column: str) -> Mapped | None:
+        """A binary column, read in place; None where it cannot be."""
+        self._columns([column])
+        stored = self._schema.field(column).type
+        if not (pa.types.is_large_binary(stored) or pa.types.is_binary(stored)):
+            return None
+        return self._mapped(column)
 
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
         if columns is None:

@@ -27,6 +27,9 @@ from datalake.schema import is_media
 from datalake.tables.batches import Source, Splitter, as_reader, conform, described
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
+from datalake.tables.lance_fragments import live_offsets
+from datalake.tables.lance_mapped import map_column
+from datalake.tables.mapped import Mapped
 from datalake.tables.predicate import Node
 from datalake.tables.predicate_sql import LANCE, to_sql
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
@@ -253,6 +256,11 @@ class LanceTable(TableHandle):
                 self._opened = _dataset(self._location, self._version)
             return self._opened
 
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        """Lance's own handle on this version, for the modules of this format."""
+        return self._dataset
+
     # Reading ------------------------------------------------------------------------------------
 
     def _num_rows(self) -> int:
@@ -302,6 +310,9 @@ class LanceTable(TableHandle):
         with translated(self._location, "Taking rows"):
             rows = self._dataset.take(positions.tolist(), columns=columns)
         return pa.Table.from_arrays(rows.columns, schema=schema)
+
+    def _mapped(self, column: str) -> Mapped | None:
+        return map_column(self, column) if self._location.is_local else None
 
     # Versions -----------------------------------------------------------------------------------
 
@@ -643,6 +654,5 @@ class _RowIndex:
         if not fragment.num_deletions:
             return None
         if order not in self._live:
-            addresses = fragment.scanner(columns=[], with_row_address=True).to_table()["_rowaddr"]
-            self._live[order] = (addresses.to_numpy() & np.uint64(0xFFFFFFFF)).astype(np.int64)
+            self._live[order] = live_offsets(fragment)
         return self._live[order]

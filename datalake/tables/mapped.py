@@ -1,4 +1,4 @@
-"""A binary column of a local table, read in place: mapped into memory, nothing copied or decoded."""
+"""A binary column of a local table, read in place: mapped into memory, nothing copied."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ class Mapped(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Look up all that reading needs, so that a forked process needs the format no more."""
+        """Look up all that reading needs, so that a forked process needs the format no more.
+
+        Raises:
+            StoreError: some rows are stored in a way that only the format's own library reads.
+        """
         ...
 
     def __getstate__(self) -> Any: ...

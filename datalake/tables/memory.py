@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from datalake.errors import ExistsError, NotFoundError
+from datalake.tables.arrow_mapped import ArrowMapped
 from datalake.tables.batches import as_reader, conform, described
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
+from datalake.tables.mapped import Mapped
 from datalake.tables.predicate import Node
 from datalake.tables.predicate_sql import DUCKDB, to_sql
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
@@ -196,6 +198,9 @@ class MemoryTable(TableHandle):
 
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
         return self._rows.select(columns).take(pa.array(positions))
+
+    def _mapped(self, column: str) -> Mapped:
+        return ArrowMapped(self, column, self._rows[column])
 
     def versions(self) -> list[VersionInfo]:
         """Versions still readable, oldest first."""

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from datalake.tables.mapped import Mapped
+
 __all__ = [
     "Batches",
     "Capabilities",
@@ -172,6 +174,18 @@ class Table(Protocol):
         Raises:
             InputError: an index is out of range.
             SchemaError: a column is not there.
+        """
+        ...
+
+    def mapped(self, column: str) -> Mapped | None:
+        """A binary column whose values lie in this machine's files or memory as they are.
+
+        None where they do not: on an object store, compressed, in another format, or of another
+        type than binary and large_binary. Rows are those of `take`.
+
+        Raises:
+            SchemaError: the column is not there.
+            StoreError: a file is cut, or contradicts itself.
         """
         ...
 

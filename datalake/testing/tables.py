@@ -282,6 +282,34 @@ class TableContract:
         with pytest.raises(InputError):
             table.take(indices)
 
+    def test_a_mapped_column_is_what_take_takes(self) -> None:
+        """Media that lie as they are, others, nulls, and several pieces; or it cannot be mapped."""
+        audio = [b"a" * 300, None, b"", bytes(range(256)) * 9, b"tiny", b"z" * 5000, b"z", None]
+        empty = self.make_table(SCHEMA)
+        full = empty.append(
+            rows(0, 8).set_column(3, SCHEMA.field("audio"), pa.array(audio, pa.large_binary()))
+        )
+        for table in (empty, full, full.append(rows(8, 12)), full.at().delete("id IN (1, 3)")):
+            mapped, num_rows = table.mapped("audio"), table.count_rows()
+            assert table.mapped("id") is None
+            with pytest.raises(SchemaError, match="audio"):
+                table.mapped("audoi")
+            if mapped is None:
+                continue
+            wanted = table.take(range(num_rows), ["audio"])["audio"].to_pylist()
+            index = np.random.default_rng(0).permutation(num_rows).repeat(2)
+            for again in (mapped, pickle.loads(pickle.dumps(mapped))):
+                views = again.views(index)
+                found = [None if view is None else view.tobytes() for view in views]
+                assert found == [wanted[row] for row in index]
+                assert all(view is None or not view.flags.writeable for view in views)
+                sizes = [len(wanted[row] or b"") for row in index]
+                assert again.sizes(index).tolist() == sizes
+                assert 0 <= again.advise(index) <= sum(sizes)
+                for outside in (-1, num_rows):
+                    with pytest.raises(InputError):
+                        again.views(np.array([outside]))
+
     def test_an_unknown_column_names_the_nearest(self, table: Table) -> None:
         for read in (table.scan, lambda columns: table.take([0], columns)):
             with pytest.raises(SchemaError, match="duration_s"):
