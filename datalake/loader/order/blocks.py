@@ -129,8 +129,8 @@ class Blocks:
         return self._blocks_at(np.arange(first, stop))
 
     def span_of_groups(self, groups: Indices) -> Span:
-        """From which position on, and before which one, each group is needed. Groups begin and end
-        in the order of their numbers."""
+        """From which position on, and before which one, each group is needed. Groups begin in the
+        order of their numbers."""
         return self._plan.spans(inside(groups, self.num_groups, "group"))
 
     def next_use(self, blocks: Indices) -> Indices:
@@ -251,9 +251,8 @@ class _Plan:
         sizes = np.diff(bounds) * self.block_size
         sizes[self._short_group] -= self.block_size - self.short_size
         num_rows = -(-self.num_groups // self.num_lanes)
-        grid = np.zeros(num_rows * self.num_lanes, np.int64)
-        grid[: self.num_groups] = sizes
-        grid = grid.reshape(num_rows, self.num_lanes)
+        grid = np.zeros((num_rows, self.num_lanes), np.int64)
+        grid.ravel()[: self.num_groups] = sizes
         return (np.cumsum(grid, axis=0) - grid).ravel()
 
     def _anchors(self) -> Indices:
@@ -298,8 +297,8 @@ class _Plan:
         opening = _when(rounds, lead, self._opening, lanes, self.num_lanes)
         middle = self._opening + rounds - lead
         late = rounds - lead - self._middle
-        closing = self._opening + self._middle
-        closing = closing + _when(late, rest, self._closing, lanes, self.num_lanes)
+        closing = _when(late, rest, self._closing, lanes, self.num_lanes)
+        closing += self._opening + self._middle
         return np.where(rounds < lead, opening, np.where(late < 0, middle, closing))
 
     def before(self, ticks: Indices) -> Indices:
@@ -317,7 +316,8 @@ class _Plan:
         last = (self.num_groups - 1 - self._lanes) // self.num_lanes * self.num_lanes + self._lanes
         whole = (self.bounds(last + 1) - self.bounds(last)) * self.block_size
         whole -= np.where(last == self._short_group, self.block_size - self.short_size, 0)
-        return np.where(over, self._lane_starts[last] + whole, before).sum(axis=1)
+        total: Indices = np.where(over, self._lane_starts[last] + whole, before).sum(axis=1)
+        return total
 
     def _turns(self, ticks: Indices) -> _Turns:
         """What happens at each tick."""
@@ -335,8 +335,8 @@ class _Plan:
     def visits(self, positions: Indices) -> tuple[Indices, Indices]:
         """The slot and its round at each position, (n,) each."""
         anchors = np.searchsorted(self._before, positions, side="right") - 1
-        steps = (positions - self._before[anchors]) // self._each[anchors]
-        ticks, which = np.unique(self._ticks[anchors] + steps, return_inverse=True)
+        steps: Indices = (positions - self._before[anchors]) // self._each[anchors]
+        ticks, which = _unique(self._ticks[anchors] + steps)
         turns = self._turns(ticks)
         places = positions - self.before(ticks)[which]
         visits = self._permute(places, ticks, turns, which, inverse=False)
@@ -351,7 +351,7 @@ class _Plan:
         groups = self.group_of_slot(slots)
         rows, lanes = np.divmod(groups, self.num_lanes)
         at = self._tick_of(lanes, rows * self.block_size + numbers)
-        ticks, which = np.unique(at, return_inverse=True)
+        ticks, which = _unique(at)
         turns = self._turns(ticks)
         ranks = slots - turns.begins[which, lanes]
         ranks -= turns.short[which, lanes] & (slots > self.short_slot)
@@ -374,6 +374,11 @@ class _Plan:
         words: Words = numbers.astype(np.uint64)
         found = permute(words, sizes[which], tick_keys[which], inverse=inverse)
         return found.astype(np.int64)
+
+
+def _unique(ticks: Indices) -> tuple[Indices, Indices]:
+    unique, which = np.unique(ticks, return_inverse=True)
+    return unique, which
 
 
 class _Turns(NamedTuple):

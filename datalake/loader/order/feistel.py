@@ -50,4 +50,5 @@ def _network(words: Words, sizes: Words, keys: Words, inverse: bool) -> Words:
             high ^= mix(low + keys, step) & high_mask
         else:
             low ^= mix(high + keys, step) & low_mask
-    return (high << low_bits) | low
+    joined: Words = (high << low_bits) | low
+    return joined

@@ -33,16 +33,19 @@ class Memo:
     def __call__(
         self, positions: Indices, stop: int, compute: Callable[[Indices], Indices]
     ) -> Indices:
-        """What `compute` gives for positions in range(stop), of any shape."""
-        if positions.size == 0 or positions.size >= CHUNK:
-            return compute(positions.ravel()).reshape(positions.shape)
-        first, last = int(positions.min()) // CHUNK, int(positions.max()) // CHUNK
-        if last > first + 1:
-            return compute(positions.ravel()).reshape(positions.shape)
+        """What `compute` gives for positions in range(stop), of any shape.
+
+        `compute` takes positions (n,) and gives (n,) or (k, n).
+        """
+        first = int(positions.min()) // CHUNK if positions.size else 0
+        last = int(positions.max()) // CHUNK if positions.size else 2
+        if positions.size >= CHUNK or last > first + 1:
+            found = compute(positions.ravel())
+            return found.reshape(*found.shape[:-1], *positions.shape)
         chunk = self._chunk(first, stop, compute)
         if last > first:
-            chunk = np.concatenate([chunk, self._chunk(last, stop, compute)])
-        return chunk[positions - first * CHUNK]
+            chunk = np.concatenate([chunk, self._chunk(last, stop, compute)], axis=-1)
+        return chunk[..., positions - first * CHUNK]
 
     def _chunk(self, index: int, stop: int, compute: Callable[[Indices], Indices]) -> Indices:
         for number, chunk in self._kept:

@@ -112,13 +112,13 @@ def expected_quality(
     """
     meter = QualityMeter(order.num_examples, reference_block_size)
     whole = max(order.num_examples // batch_size, 1)
-    if whole <= num_batches:
-        drawn = np.arange(whole)
-    else:
+    batches = np.arange(whole if whole <= num_batches else num_batches)
+    if whole > num_batches:
         # One from each of equally long stretches.
-        words = mix(np.arange(num_batches, dtype=np.uint64), keys(1, "quality")[0])
-        drawn = (np.arange(num_batches) + (words >> np.uint64(11)) * 2.0**-53) * whole / num_batches
-    for batch in drawn.astype(np.int64).tolist():
+        words = mix(batches.astype(np.uint64), keys(1, "quality")[0])
+        within = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        batches = ((batches + within) * (whole / num_batches)).astype(np.int64)
+    for batch in batches.tolist():
         stop = min((batch + 1) * batch_size, order.num_examples)
         positions = np.arange(batch * batch_size, stop)
         meter.observe(order.examples(positions), positions)

@@ -1,4 +1,4 @@
-"""Which example of which source stands at a position: a pure function, however sources are mixed."""
+"""Which example of which source stands at a position: a pure function, whatever is mixed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Sampler(Protocol):
     """
 
     @property
-    def sources(self) -> Sequence[Source]: ...
+    def sources(self) -> Sequence[Source]:
+        """What is read."""
+        ...
 
     @property
     def names(self) -> Sequence[str]:

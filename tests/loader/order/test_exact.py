@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datalake.errors import InputError
-from datalake.loader.hashing import keys
-from datalake.loader.order import Exact, Sequential, order_of
+from datalake.loader.order import Blocks, Exact, OrderName, Sequential, order_of
+from datalake.loader.order.hashing import keys
 
 GOLDEN_12 = [3, 11, 6, 7, 2, 8, 4, 0, 5, 9, 10, 1]
 GOLDEN_MILLION = [58019, 334292, 800439, 975352]
@@ -60,6 +60,13 @@ def by_hand(position: int, num_examples: int, seed: int, epoch: int) -> int:
 def test_is_a_bijection(num_examples: int, seed: int, epoch: int) -> None:
     found = whole(num_examples, seed, epoch)
     assert np.array_equal(np.sort(found), np.arange(num_examples))
+
+
+@given(st.integers(1, 10**6), seeds, epochs)
+def test_knows_where_an_example_stands(num_examples: int, seed: int, epoch: int) -> None:
+    order = Exact(num_examples, seed, epoch)
+    positions = np.linspace(0, num_examples - 1, 50).astype(np.int64)
+    assert np.array_equal(order.positions(order.examples(positions)), positions)
 
 
 @given(st.integers(1, 10**6), seeds, epochs, st.data())
@@ -150,17 +157,24 @@ def test_epochs_and_seeds_agree_no_more_than_by_chance() -> None:
 
 def test_sequential_and_choice() -> None:
     positions = np.array([2, 0, 1])
-    assert order_of(shuffle=False, num_examples=3, seed=1, epoch=1) == Sequential(3)
+    assert order_of("sequential", 3, seed=1, epoch=1) == Sequential(3)
     assert Sequential(3).examples(positions).tolist() == [2, 0, 1]
-    assert order_of(shuffle=True, num_examples=3, seed=1, epoch=2) == Exact(3, 1, 2)
+    assert Sequential(3).positions(positions).tolist() == [2, 0, 1]
+    assert order_of("exact", 3, seed=1, epoch=2) == Exact(3, 1, 2)
+    made = order_of("blocks", 9, block_size=2, blocks_at_once=3, seed=1, epoch=2)
+    assert made == Blocks(9, 2, 3, 1, 2)
+    with pytest.raises(InputError, match="Did you mean exact"):
+        order_of("exakt", 3, seed=1, epoch=2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("position", [-1, 5])
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_a_position_outside_is_refused(position: int, shuffle: bool) -> None:
-    order = order_of(shuffle=shuffle, num_examples=5, seed=0, epoch=0)
-    with pytest.raises(InputError, match="0 to 4"):
+@pytest.mark.parametrize("name", ["exact", "blocks", "sequential"])
+def test_what_lies_outside_is_refused(position: int, name: OrderName) -> None:
+    order = order_of(name, 5, block_size=2, blocks_at_once=2, seed=0, epoch=0)
+    with pytest.raises(InputError, match=r"A position .* 0 to 4"):
         order.examples(np.array([position]))
+    with pytest.raises(InputError, match=r"An example .* 0 to 4"):
+        order.positions(np.array([position]))
 
 
 @settings(deadline=None)
@@ -174,7 +188,7 @@ def test_keeps_the_shape(num_columns: int) -> None:
 
 def test_is_the_same_in_every_process_and_needs_no_torch() -> None:
     program = (
-        "import sys, numpy as np, datalake, datalake.loader, datalake.loader.split\n"
+        "import sys, numpy as np, datalake, datalake.loader, datalake.loader.sampling\n"
         "from datalake.loader.order import Exact\n"
         "print(Exact(12, 7, 3).examples(np.arange(12)).tolist())\n"
         "print(sorted({'torch', 'lance', 'ray', 'duckdb'} & set(sys.modules)))"
