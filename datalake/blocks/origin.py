@@ -46,7 +46,7 @@ _PASSING: Final = re.compile(
     r"SlowDown|Slow Down|reduce your request rate|too many requests|service unavailable|"
     r"bad gateway|gateway time-?out|internal server error|InternalError|RequestTimeout|"
     r"status code:? *(429|500|502|503|504)\b|error (429|500|502|503|504)\b|"
-    r"timed? ?out|error sending request|connection (refused|reset|closed|aborted)|broken pipe|"
+    r"\btimed? ?out\b|error sending request|connection (refused|reset|closed|aborted)|broken pipe|"
     r"connection error|end of file before message length|response body error|"
     r"error decoding response body|incomplete(read| message| body)|unexpected eof",
     re.IGNORECASE,
