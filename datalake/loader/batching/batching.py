@@ -26,7 +26,12 @@ class Place:
     position: int
     taken: tuple[Mapping[str, Any], ...] = ()
     """For batches by cost: how the window was cut up and how many steps of it are done, one entry
-    a run of the trainer that worked on it."""
+    a run of the trainer that worked on it; see `datalake.loader.batching.taken`."""
+
+    @property
+    def frontier(self) -> int:
+        """From this position on nothing is consumed or cut up yet: the window's end."""
+        return int(self.taken[-1]["stop"]) if self.taken else self.position
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Share:
     sequences: Indices | None = None
     """For packed batches: which sequence of the batch each example goes to, (examples,)."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """More for the batch; see `Packed`."""
 
 
 class Batching(Protocol):
@@ -52,10 +58,28 @@ class Batching(Protocol):
         ...
 
     def shares(
-        self, sampler: Sampler, place: Place, rank: int, world_size: int
+        self,
+        sampler: Sampler,
+        place: Place,
+        rank: int,
+        world_size: int,
+        *,
+        worker: int = 0,
+        num_workers: int = 1,
     ) -> Iterator[Share]:
         """This rank's steps from a place to the epoch's end, in order. All ranks make equally many.
 
-        Skipping a step costs microseconds (workers make every n-th).
+        Args:
+            sampler: what stands at the positions.
+            place: where to begin; any batching goes on from a place that any other left.
+            rank: which of the ranks.
+            world_size: how many ranks there are.
+            worker: of this rank's steps only every `num_workers`-th, from this one on; those left
+                out cost next to nothing.
+            num_workers: how many workers share the rank's steps.
+
+        Raises:
+            InputError: the rank lies outside of the world, or the place fits no epoch of this
+                sampler.
         """
         ...

@@ -1,0 +1,62 @@
+"""What the examples at some positions cost, whichever sources they are of."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from datalake.errors import InputError
+from datalake.loader.order.order import Indices
+from datalake.loader.sampling.sampler import Sampler
+
+__all__ = ["Costs", "costs_of"]
+
+Costs = npt.NDArray[np.float64]
+
+
+def costs_of(
+    sampler: Sampler, epoch: int, positions: Indices, unit: str, most: float | None = None
+) -> Costs:
+    """The cost of each position, (n,).
+
+    Raises:
+        InputError: a source does not know the unit, the cost of an example is not known or
+            negative, or it is above `most`. The example is named.
+    """
+    picks = sampler.picks(epoch, positions)
+    sources = sampler.sources
+    if len(sources) == 1:
+        costs = np.asarray(sources[0].costs(picks.rows, unit), np.float64)
+    else:
+        costs = np.empty(len(positions), np.float64)
+        for number in np.unique(picks.sources).tolist():
+            own = picks.sources == number
+            costs[own] = sources[number].costs(picks.rows[own], unit)
+    bad = ~((costs >= 0) & (costs < np.inf))
+    if bad.any():
+        index = int(np.argmax(bad))
+        raise InputError(
+            f"The cost of an example in {unit} is not known",
+            where=_named(sampler, epoch, positions[index]),
+            expected="a finite number of 0 or more",
+            found=str(costs[index]),
+            fix="Leave such examples out of the selection, or make batches of a fixed count",
+        )
+    if most is not None and (costs > most).any():
+        index = int(np.argmax(costs > most))
+        raise InputError(
+            "An example is larger than a batch or a sequence may be",
+            where=_named(sampler, epoch, positions[index]),
+            expected=f"at most {most:g} {unit}",
+            found=f"{costs[index]:g}",
+            fix="Raise the limit, leave such examples out of the selection, or choose another "
+            "policy with `overlong`",
+        )
+    return costs
+
+
+def _named(sampler: Sampler, epoch: int, position: np.int64) -> str:
+    picks = sampler.picks(epoch, np.array([position]))
+    number = int(picks.sources[0])
+    name = sampler.sources[number].ids(picks.rows)[0]
+    return f"{name} of {sampler.names[number]}, position {position} of epoch {epoch}"

@@ -1,0 +1,88 @@
+"""`Packed`: batches of packed sequences, put together on the fly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from datalake.loader.batching.batching import Place, Share, Tail
+from datalake.loader.batching.checks import LARGEST_WINDOW, check_whole
+from datalake.loader.batching.sequences import LongCut, Sequences
+from datalake.loader.batching.windows import windowed_shares
+from datalake.loader.sampling.sampler import Sampler
+
+__all__ = ["Packed"]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A `Batching` by packed sequences.
+
+    The examples of a window of consecutive positions are packed into sequences by best fit
+    decreasing (`datalake.packing`), and these come in an order drawn by a hash. Each example is in
+    one sequence; costs are rounded up to whole units. All ranks make equally many steps, each with
+    `num_sequences` sequences but for the epoch's last, which may have fewer.
+
+    A share says which sequence each example goes to (`Share.sequences`; the examples of a batch
+    come sequence by sequence), and has in `extra`:
+
+        cu_seqlens  a list with an int32 array a sequence: where its examples begin, and the end of
+                    the last, from 0, as kernels of variable-length attention take it
+        lengths     int32 (examples,): how much of the sequence each takes
+        fill        float: the part of `num_sequences * capacity` that is no padding
+
+    Raises:
+        InputError: a field is out of range.
+    """
+
+    capacity: int
+    """Of a sequence, in units."""
+    unit: str = "frames"
+    """Of the costs: one that the source knows."""
+    num_sequences: int = 1
+    """Sequences a batch."""
+    window: int = 4096
+    """About how many positions are packed together: the more, the fuller are the sequences. Grows
+    by itself where all ranks' batches of a single step take more."""
+    tail: Tail = "pad"
+    """At the epoch's end, with fewer examples than ranks: see `datalake.loader.batching.plan`."""
+    overlong: LongCut = "raise"
+    """An example above the capacity: an error that names it, or its first part alone. Splitting
+    takes a table that `datalake pack` wrote."""
+
+    def __post_init__(self) -> None:
+        check_whole("window", self.window, 1, LARGEST_WINDOW)
+        self._cutter()
+
+    def num_steps(self, sampler: Sampler, place: Place, world_size: int) -> int | None:  # noqa: ARG002
+        """None: it takes a pass over all lengths to know."""
+        return None
+
+    def shares(
+        self,
+        sampler: Sampler,
+        place: Place,
+        rank: int,
+        world_size: int,
+        *,
+        worker: int = 0,
+        num_workers: int = 1,
+    ) -> Iterator[Share]:
+        """This rank's steps; see `Batching`.
+
+        Raises:
+            InputError: as `Batching.shares`, or a cost is not known or refused.
+        """
+        return windowed_shares(
+            self._cutter(),
+            self.window,
+            sampler,
+            place,
+            rank,
+            world_size,
+            worker=worker,
+            num_workers=num_workers,
+        )
+
+    def _cutter(self) -> Sequences:
+        return Sequences(self.capacity, self.unit, self.num_sequences, self.overlong, self.tail)
