@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import threading
@@ -176,7 +177,7 @@ class BlockCache:
 
     def has(self, key: Key) -> bool:
         """Whether a block is there, so that `get` needs no origin (unless it proves corrupt)."""
-        return key in self._blocks or (self._directory / "blocks" / key.relative()).exists()
+        return key in self._blocks or os.path.exists(f"{self._directory}/blocks/{key.relative()}")
 
     def expect(self, key: Key, in_s: float) -> None:
         """Say in how many seconds a block is wanted next (`math.inf`: never).
@@ -191,7 +192,7 @@ class BlockCache:
             block.time_ns = time_ns
         else:
             try:
-                os.utime(self._directory / "blocks" / relative, ns=(time_ns, time_ns))
+                os.utime(f"{self._directory}/blocks/{relative}", ns=(time_ns, time_ns))
             except OSError:
                 return  # It is not there.
         if self._opened is not None:
@@ -215,7 +216,7 @@ class BlockCache:
         tables = {}
         for folder, (num_blocks, num_bytes) in counts.items():
             try:
-                name = read_key(opened.places.blocks / firsts[folder]).table
+                name = read_key(opened.places.block(firsts[folder])).table
             except (OSError, CorruptEntryError):
                 name = f"unknown ({folder})"
             tables[name] = TableShare(num_blocks, num_bytes)
@@ -308,7 +309,7 @@ class BlockCache:
             self._hold(opened, key, relative, value, found[0].size)
             return value
 
-        signed: os.PathLike[str] | None = None
+        signed: str | None = None
         opened: Opened | None = None
         is_claimed = False
         try:
@@ -382,7 +383,7 @@ class BlockCache:
         opened: Opened,
         key: Key,
         relative: str,
-        signed: os.PathLike[str],
+        signed: str,
         made: Made[_T],
         read: Callable[[Key, Mapping, Head], _T],
         meter: Meter | None,
@@ -410,7 +411,7 @@ class BlockCache:
 
     def _hold(self, opened: Opened, key: Key, relative: str, value: object, size: int) -> None:
         if isinstance(value, pa.RecordBatch):
-            opened.held.hold(key, HeldBlock(value, relative, size, time.time_ns()))
+            opened.hold(key, HeldBlock(value, relative, size, time.time_ns()))
 
     def _open(self) -> Opened:
         """The directory, opened if need be, or anew if it was removed.
@@ -492,7 +493,7 @@ def _during(meter: Meter | None, what: str) -> AbstractContextManager[None]:
     return nullcontext() if meter is None else meter.during("cache", what)
 
 
-def _unlink(path: os.PathLike[str]) -> None:
+def _unlink(path: str) -> None:
     # If not, it was renamed or removed, or goes with the next sweep.
     with suppress(OSError):
         os.unlink(path)
@@ -506,4 +507,11 @@ def _abandon_all() -> None:
         cache._abandon()
 
 
+def _write_times_of_all() -> None:
+    for cache in list(_caches):
+        if cache._opened is not None:
+            cache._opened.held.write_times()
+
+
+atexit.register(_write_times_of_all)
 os.register_at_fork(after_in_child=_abandon_all)

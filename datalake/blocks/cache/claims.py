@@ -49,13 +49,13 @@ class Claims:
                 return pid
         return None
 
-    def sign(self, digest: str) -> os.PathLike[str]:
+    def sign(self, digest: str) -> str:
         """Make the file that names this process as the maker of a claimed block.
 
         Raises:
             OSError: it cannot be made.
         """
-        path = self._places.new / f"{digest}.{os.getpid()}.0"
+        path = f"{self._places.new}/{digest}.{os.getpid()}.0"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
         return path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -31,26 +31,19 @@ class HeldBlock:
 
 
 class Held:
-    """The blocks used last, at most so many bytes and 4,096 of them. Thread-safe.
+    """The blocks used last, at most `most_bytes` and 4,096 of them. Thread-safe."""
 
-    Args:
-        places: the directory.
-        most_bytes: bound of the sum of their sizes.
-        noted: told the time of a block that is held no longer.
-    """
-
-    def __init__(self, places: Places, most_bytes: int, noted: Callable[[str, int], None]) -> None:
+    def __init__(self, places: Places) -> None:
         self.blocks: OrderedDict[Key, HeldBlock] = OrderedDict()
         """By key, the one used last at the end; may be looked up without the lock."""
+        self.most_bytes = 0
         self._places = places
-        self._most_bytes = most_bytes
-        self._noted = noted
         self._num_bytes = 0
         self._keys: dict[str, Key] = {}
         self._lock = threading.Lock()
 
-    def hold(self, key: Key, block: HeldBlock) -> None:
-        """Hold a block, and let go of those that are too many."""
+    def hold(self, key: Key, block: HeldBlock) -> list[HeldBlock]:
+        """Hold a block, and let go of those that are too many: these."""
         dropped = []
         with self._lock:
             former = self.blocks.pop(key, None)
@@ -59,13 +52,14 @@ class Held:
             self.blocks[key] = block
             self._keys[block.relative] = key
             self._num_bytes += block.size
-            while self._num_bytes > self._most_bytes or len(self.blocks) > _MOST_BLOCKS:
+            while self._num_bytes > self.most_bytes or len(self.blocks) > _MOST_BLOCKS:
                 _, oldest = self.blocks.popitem(last=False)
                 del self._keys[oldest.relative]
                 self._num_bytes -= oldest.size
                 dropped.append(oldest)
         for oldest in dropped:
             self._drop(oldest)
+        return dropped
 
     def time_ns(self, relative: str) -> int | None:
         """When a held block was used last or is expected next."""
@@ -88,10 +82,20 @@ class Held:
         for relative in list(self._keys):
             self.let_go(relative)
 
+    def write_times(self) -> None:
+        """Write down when the held blocks are expected next, for other processes and later ones."""
+        for block in list(self.blocks.values()):
+            self._drop(block)
+
+    def forget(self) -> None:
+        """In a forked child: hold nothing, and leave the files to the parent."""
+        self.blocks.clear()
+        self._keys.clear()
+
+    def __del__(self) -> None:
+        self.write_times()
+
     def _drop(self, block: HeldBlock) -> None:
         """Write down its time where other processes see it. The lease goes with the last user."""
-        try:
-            os.utime(self._places.blocks / block.relative, ns=(block.time_ns, block.time_ns))
-        except OSError:
-            return  # Removed meanwhile.
-        self._noted(block.relative, block.time_ns)
+        with suppress(OSError):  # Removed meanwhile.
+            os.utime(self._places.block(block.relative), ns=(block.time_ns, block.time_ns))

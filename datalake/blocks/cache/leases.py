@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from pathlib import Path
 from typing import Final
 
 from datalake.blocks.cache.ranges import ByteLocks
@@ -24,8 +23,8 @@ class Leases:
         OSError: as `ByteLocks` does.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._files = [ByteLocks(folder / f"{index:02x}") for index in range(_NUM_FILES)]
+    def __init__(self, folder: str) -> None:
+        self._files = [ByteLocks(f"{folder}/{index:02x}") for index in range(_NUM_FILES)]
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
         self._evicting: set[str] = set()

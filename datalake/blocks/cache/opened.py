@@ -23,7 +23,8 @@ from datalake.blocks.cache.entry import (
     read_head,
     write_all,
 )
-from datalake.blocks.cache.held import Held
+from datalake.blocks.cache.held import Held, HeldBlock
+from datalake.blocks.cache.key import Key
 from datalake.blocks.cache.leases import Leases
 from datalake.blocks.cache.mapping import Mapping
 from datalake.blocks.cache.places import Places, default_budget, on_disk
@@ -58,26 +59,23 @@ class Opened:
         self._locks = ByteLocks(self.places.lock)
         self._leases = Leases(self.places.leases)
         self.claims = Claims(self.places, self._locks)
-        self.room = Room(self.places, self._locks, self._leases, self.claims, self)
+        # None of these refers to this object, so that all handles are closed with its last user.
+        self.held = Held(self.places)
+        self.room = Room(self.places, self._locks, self._leases, self.claims, self.held)
         if budget_bytes is None:
             budget_bytes = default_budget(directory, self.room.held_bytes())
         self.budget_bytes = budget_bytes
-        self.held = Held(self.places, budget_bytes // _SPARE_SHARE, self.room.note)
+        self.held.most_bytes = budget_bytes // _SPARE_SHARE
         self.room.sweep()
         self._pressure = self.room.pressure()
         self._live: weakref.WeakValueDictionary[str, Mapping] = weakref.WeakValueDictionary()
         self._live_lock = threading.Lock()
         self._verified: dict[str, bytes] = {}
 
-    # What `Room` asks about blocks that are mapped here.
-
-    def time_ns(self, relative: str) -> int | None:
-        """See `Spares`."""
-        return self.held.time_ns(relative)
-
-    def let_go(self, relative: str) -> None:
-        """See `Spares`."""
-        self.held.let_go(relative)
+    def hold(self, key: Key, block: HeldBlock) -> None:
+        """Keep a block mapped until others are used more."""
+        for dropped in self.held.hold(key, block):
+            self.room.note(dropped.relative, dropped.time_ns)
 
     def is_at_place(self) -> bool:
         """Whether the directory still is the one that was opened."""
@@ -120,7 +118,7 @@ class Opened:
     def admit(
         self,
         relative: str,
-        signed: os.PathLike[str],
+        signed: str,
         pieces: list[memoryview],
         size: int,
     ) -> Admission:
@@ -140,7 +138,7 @@ class Opened:
 
         def begin(num_bytes: int) -> None:
             nonlocal made
-            target = self.places.new / f"{digest}.{os.getpid()}.{num_bytes}"
+            target = f"{self.places.new}/{digest}.{os.getpid()}.{num_bytes}"
             os.rename(signed, target)
             made = target
 
@@ -170,7 +168,7 @@ class Opened:
         Raises:
             OSError: it cannot be removed.
         """
-        path = self.places.blocks / relative
+        path = self.places.block(relative)
         try:
             size = os.stat(path).st_size
         except FileNotFoundError:
@@ -182,6 +180,7 @@ class Opened:
         """In a forked child: let go of the parent's files without unlocking anything."""
         self._leases.abandon()
         self._locks.close()
+        self.held.forget()
 
     def _mapped(self, digest: str) -> Mapping | None:
         with self._live_lock:
@@ -192,7 +191,7 @@ class Opened:
             return None  # Being evicted just now.
         give_back: Callable[[], None] = partial(self._leases.give_back, digest)
         try:
-            fd = os.open(self.places.blocks / relative, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.places.block(relative), os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             give_back()
             if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -209,9 +208,7 @@ class Opened:
         finally:
             os.close(fd)
 
-    def _write(
-        self, made: os.PathLike[str], digest: str, pieces: list[memoryview], size: int
-    ) -> Mapping | None:
+    def _write(self, made: str, digest: str, pieces: list[memoryview], size: int) -> Mapping | None:
         fd = os.open(made, os.O_RDWR | os.O_CLOEXEC)
         try:
             write_all(fd, pieces)

@@ -59,31 +59,23 @@ class Found:
     """When it was used last, or, in the future, when it is expected to be used next."""
 
 
-@dataclass(frozen=True)
 class Places:
-    """Paths within one directory."""
+    """Paths within one directory, as strings: `Path` takes longer than what is done with them."""
 
-    directory: Path
-
-    @property
-    def lock(self) -> Path:
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+        self.lock = f"{directory}/lock"
         """The file of locks and of the number of bytes."""
-        return self.directory / "lock"
-
-    @property
-    def leases(self) -> Path:
+        self.leases = f"{directory}/leases"
         """The folder of the leases' lock files."""
-        return self.directory / "leases"
-
-    @property
-    def new(self) -> Path:
+        self.new = f"{directory}/new"
         """The folder of what is being made."""
-        return self.directory / "new"
-
-    @property
-    def blocks(self) -> Path:
+        self.blocks = f"{directory}/blocks"
         """The folder of the blocks."""
-        return self.directory / "blocks"
+
+    def block(self, relative: str) -> str:
+        """Where a block lies."""
+        return f"{self.blocks}/{relative}"
 
     def make(self) -> None:
         """Make the folders.
@@ -92,17 +84,17 @@ class Places:
             OSError: they cannot be made.
         """
         for folder in (self.leases, self.new, self.blocks):
-            folder.mkdir(parents=True, exist_ok=True)
-        tag = self.directory / "CACHEDIR.TAG"
+            os.makedirs(folder, exist_ok=True)
+        tag = Path(self.directory, "CACHEDIR.TAG")
         if not tag.exists():
             tag.write_text(_TAG)
 
     def listing(self, table_folder: str | None = None) -> Iterator[Found]:
         """All blocks, or those of one table; what vanishes meanwhile is left out."""
         for table in [table_folder] if table_folder else _names(self.blocks):
-            for digits in _names(self.blocks / table):
+            for digits in _names(f"{self.blocks}/{table}"):
                 try:
-                    files = list(os.scandir(self.blocks / table / digits))
+                    files = list(os.scandir(f"{self.blocks}/{table}/{digits}"))
                 except OSError:
                     continue
                 for file in files:
@@ -123,7 +115,7 @@ class Places:
                 yield name, int(pid), int(size)
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import struct
-from pathlib import Path
 from typing import Final
 
 __all__ = ["ByteLocks"]
@@ -27,7 +26,7 @@ class ByteLocks:
         OSError: the file cannot be made, or the file system has no such locks.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._fd = -1
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
@@ -59,7 +58,7 @@ class ByteLocks:
             raise
         return True
 
-    def is_at(self, path: Path) -> bool:
+    def is_at(self, path: str) -> bool:
         """Whether the file still is the one at `path`: false once somebody removed it."""
         try:
             there = os.stat(path)

@@ -110,17 +110,17 @@ class Room:
             begin(needed)
             return True, num_evicted
 
-    def finish(self, made: os.PathLike[str], relative: str, time_ns: int) -> None:
+    def finish(self, made: str, relative: str, time_ns: int) -> None:
         """Give a finished file its place."""
-        target = self._places.blocks / relative
+        target = self._places.block(relative)
         try:
             os.rename(made, target)
         except FileNotFoundError:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
             os.rename(made, target)
         self.note(relative, time_ns)
 
-    def remove(self, path: os.PathLike[str], size: int) -> None:
+    def remove(self, path: str, size: int) -> None:
         """Remove a file and count `size` bytes as gone."""
         with self._alone():
             total = self._total()
@@ -183,7 +183,9 @@ class Room:
         num_evicted = 0
         passed_over: list[tuple[str, int]] = []
         is_listed = False
-        if self._may_list():
+        with self._news_lock:
+            is_unknown = self._victims is None
+        if is_unknown or self._may_list():
             total, is_listed = self._list(), True
         while total > wanted:
             taken = self._farthest()
@@ -194,7 +196,7 @@ class Room:
                 continue
             relative, known_ns = taken
             try:
-                status = os.stat(self._places.blocks / relative)
+                status = os.stat(self._places.block(relative))
             except OSError:
                 continue
             time_ns = self._spares.time_ns(relative) or status.st_mtime_ns
@@ -219,7 +221,7 @@ class Room:
         if not self._leases.begin_eviction(digest):
             return False
         try:
-            os.unlink(self._places.blocks / relative)
+            os.unlink(self._places.block(relative))
         except FileNotFoundError:
             return False
         finally:
@@ -254,7 +256,7 @@ class Room:
             if not self._claims.try_claim(digest):
                 continue
             try:
-                os.unlink(self._places.new / name)
+                os.unlink(f"{self._places.new}/{name}")
                 gone += size
             except FileNotFoundError:
                 pass
