@@ -129,6 +129,11 @@ class Slots:
                 verified[index] = self._verify(int(rows[index]))
         return verified
 
+    def written(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which rows somebody wrote, (n,): as `have`, but looks at none of their bytes."""
+        found: npt.NDArray[np.bool_] = self._words[rows] != 0
+        return found
+
     def get(self, row: int) -> Bytes | None:
         """A row's bytes in place, (size,), read-only; None if it is not there."""
         if not self._verified[row] and not (self._words[row] and self._verify(row)):

@@ -302,6 +302,14 @@ class LanceTable(TableHandle):
         index = _RowIndex(self._dataset)
         return (index.of(batch, columns) for batch in stream)
 
+    def _slice(self, start: int, stop: int, columns: list[str]) -> pa.Table:
+        # A quarter of the cost of a take of narrow columns, and the same requests.
+        with translated(self._location, "Reading rows"):
+            rows = self._dataset.scanner(
+                columns=columns, offset=start, limit=stop - start, scan_in_order=True
+            ).to_table()
+        return pa.Table.from_arrays(rows.columns, schema=self._selected(columns))
+
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
         # As thin as it can be: 64 small rows take two milliseconds in all.
         schema = self._selected(columns)
@@ -342,8 +350,10 @@ class LanceTable(TableHandle):
         """This version: read from its own manifest and transaction."""
         tags = tuple(sorted(name for name, v in self._tags().items() if v == self._version))
         with self._readable(), translated(self._location, "Reading the manifest"):
-            entry = self._dataset.get_version()
-            transaction = self._dataset.read_transaction(self._version)
+            # A dataset of its own: Lance lends it to this one call alone, and a `take` in another
+            # thread would find it taken.
+            alone = _dataset(self._location, self._version)
+            entry, transaction = alone.get_version(), alone.read_transaction(self._version)
         properties = transaction.transaction_properties if transaction else None
         return VersionInfo(self._version, _in_utc(entry["timestamp"]), dict(properties or {}), tags)
 
