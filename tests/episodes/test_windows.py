@@ -165,32 +165,6 @@ def test_pictures_resized_as_they_are_decoded(episodes: EpisodeSet) -> None:
     assert batch[WRIST].shape == (2, 12, 16, 3)
 
 
-def test_frames_of_one_video_are_decoded_in_one_go(
-    episodes: EpisodeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Episodes 0 and 1 share a file; the six frames wanted are five."""
-    calls: list[int] = []
-    read = VideoReader.at
-
-    def at(reader: VideoReader, times_s: Any, tolerance_s: float) -> Any:
-        calls.append(len(times_s))
-        return read(reader, times_s, tolerance_s)
-
-    monkeypatch.setattr(VideoReader, "at", at)
-    Windows(episodes, {CAMERA: [-0.1, 0, 0.1]}, columns=[]).batch([11, 13])
-    assert calls == [6]
-
-
-def test_few_videos_stay_in_memory(episodes: EpisodeSet, twin: Twin) -> None:
-    windows = Windows(episodes, columns=[CAMERA], cache_bytes=1)
-    for row in (0, 30, 5, 60):
-        assert (windows[row][CAMERA] == twin.pictures[row]).all()
-    assert windows._cameras._readers._idle == {}
-    windows = Windows(episodes, columns=[CAMERA])
-    windows.batch([0, 15, 30, 60])
-    assert sorted(windows._cameras._readers._idle) == [0, 1, 3]
-
-
 def test_pickled_and_in_threads(episodes: EpisodeSet, twin: Twin) -> None:
     windows = Windows(episodes, {CAMERA: [-0.1, 0]}, columns=["action"])
     windows.batch([3])

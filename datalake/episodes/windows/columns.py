@@ -1,4 +1,4 @@
-"""Columns of the frames table as arrays, in the shapes of their features."""
+"""Columns of a table of frames as arrays, in the shapes of their features."""
 
 from __future__ import annotations
 
@@ -8,61 +8,74 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from datalake.blocks.reader import TableReader
 from datalake.errors import InputError
-from datalake.recording import Feature
-from datalake.video.pictures import decode_picture
+from datalake.recording import NUMERIC_DTYPES, Feature, feature_of
+from datalake.schema import is_media
 
-__all__ = ["as_array", "as_pictures"]
+__all__ = ["feature_of_field", "read_feature", "refuse_gaps", "value_shape"]
 
 
-def as_array(feature: Feature, column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Values of a feature of numbers, (rows, *shape), or of strings, (rows,) of objects.
-
-    A vector of one element is a scalar, as LeRobot has it.
+def read_feature(
+    reader: TableReader, feature: Feature, rows: npt.NDArray[np.int64]
+) -> npt.NDArray[Any]:
+    """Values of a feature of numbers, (*rows.shape, *shape), or of strings, objects.
 
     Raises:
         InputError: some frame has no value.
     """
-    values = column.combine_chunks()
-    _check_full(feature, values)
     if not feature.is_numeric:
-        return np.array(values.to_pylist(), dtype=object)
-    if isinstance(values, pa.FixedSizeListArray):
-        values = values.flatten()
-        _check_full(feature, values)
-    shape = () if len(feature.shape) <= 1 and feature.num_elements == 1 else feature.shape
-    array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-    return array.reshape(len(column), *shape)
+        texts = reader.texts(feature.column, rows.ravel())
+        if None in texts:
+            raise refuse_gaps(feature)
+        found = np.empty(len(texts), dtype=object)
+        found[:] = texts
+        return found.reshape(rows.shape)
+    try:
+        values = reader.numbers(feature.column, rows.ravel())
+    except InputError as error:
+        raise refuse_gaps(feature) from error
+    if values.dtype.kind == "f" and _has_gaps(reader, feature, rows.ravel(), values):
+        raise refuse_gaps(feature)
+    return values.reshape(*rows.shape, *value_shape(feature))
 
 
-def as_pictures(
-    feature: Feature, column: pa.ChunkedArray, size: tuple[int, int] | None
-) -> npt.NDArray[Any]:
-    """Decoded pictures, (rows, height, width, channels).
-
-    Raises:
-        InputError: some frame has none, or they differ in size.
-        BadVideo: one cannot be decoded.
-    """
-    _check_full(feature, column)
-    pictures = [decode_picture(cell.as_buffer(), size) for cell in column]
-    shapes = {picture.shape for picture in pictures}
-    if len(shapes) > 1:
-        raise InputError(
-            f"The pictures of {feature.name} differ in size",
-            found=" and ".join(map(str, sorted(shapes)[:2])),
-            fix="Give a size to which all are resized",
-        )
-    if not pictures:
-        height_width = feature.shape[:2] if size is None else size[::-1]
-        return np.empty((0, *height_width, *feature.shape[2:]), np.uint8)
-    return np.stack(pictures)
+def _has_gaps(
+    reader: TableReader,
+    feature: Feature,
+    rows: npt.NDArray[np.int64],
+    values: npt.NDArray[Any],
+) -> bool:
+    """Whether some row is null; the reader gives NaN there, which may be a value, too."""
+    firsts = values if values.ndim == 1 else values[:, 0]
+    if not np.isnan(firsts).any():
+        return False
+    filled = reader.numbers(feature.column, rows, fill=0)
+    return bool((np.isnan(firsts) & ~np.isnan(filled if values.ndim == 1 else filled[:, 0])).any())
 
 
-def _check_full(feature: Feature, values: Any) -> None:
-    if values.null_count:
-        raise InputError(
-            f"Some of these frames have no {feature.name}",
-            found="episodes that lack the feature, or null in it",
-            fix="Leave the feature out with columns=…, or take other rows",
-        )
+def value_shape(feature: Feature) -> tuple[int, ...]:
+    """The shape of one value. A vector of one element is a scalar, as LeRobot has it."""
+    return () if len(feature.shape) <= 1 and feature.num_elements == 1 else feature.shape
+
+
+def refuse_gaps(feature: Feature) -> InputError:
+    """The error for frames without a value."""
+    return InputError(
+        f"Some of these frames have no {feature.name}",
+        found="episodes that lack the feature, or null in it",
+        fix="Leave the feature out with columns=…, or take other rows",
+    )
+
+
+def feature_of_field(field: pa.Field) -> Feature | None:
+    """The feature that a column of a plain table is; None where it is no kind of feature."""
+    kind, shape = field.type, (1,)
+    if pa.types.is_fixed_size_list(kind):
+        kind, shape = kind.value_type, (kind.list_size,)
+    if pa.types.is_string(kind) and shape == (1,):
+        return Feature(feature_of(field.name), "string", (1,))
+    names = [name for name, numeric in NUMERIC_DTYPES.items() if numeric == kind]
+    if not names or is_media(field):
+        return None
+    return Feature(feature_of(field.name), names[0], shape)

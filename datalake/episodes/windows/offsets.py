@@ -31,6 +31,11 @@ class Offsets:
     by_rate: npt.NDArray[np.int64]
     """(rates, T)."""
 
+    @property
+    def num_steps(self) -> int:
+        """T."""
+        return int(self.by_rate.shape[1])
+
     def pick(
         self,
         rows: npt.NDArray[np.int64],
