@@ -1,17 +1,16 @@
-"""From a table to batches of tensors: exact, shuffled, resumable on any number of ranks.
+"""From tables to batches of tensors: shuffled, exact, resumable on any number of ranks.
 
-    order      which example stands at a global position of an epoch (a pure function)
-    split      which positions a rank, a step and a worker get (a pure function)
-    examples   which row of the table an example is
+    order      which example stands at a position of an epoch (pure functions)
+    sources    what becomes an example: `Utterances`, `EpisodeWindows`, `Rows`
+    sampling   which row of which source stands at a position: `Weighted`, `Mixture`
+    batching   which positions make a rank's step: `Fixed`, `ByCost`, `Packed`
     state      where a stream stands, as plain data
-    clips      crop and pad one clip
-    prefetch   work a little ahead, in order and within a bound
-    assembly   rows to one batch of tensors: read, decode, fit
+    engine     batches made ahead, in recycled memory, watched
     stream     `Loader`, the whole, as an iterable dataset
     workers    `WorkerLoader`, the same through worker processes
 
-`order`, `split`, `examples`, `state` and `clips` need numpy and pyarrow only; torch is imported
-with `Loader`.
+All but `engine`, `stream` and `workers` need numpy and pyarrow only; torch is imported with
+`Loader`.
 """
 
 from __future__ import annotations
@@ -22,21 +21,53 @@ from typing import TYPE_CHECKING, Final
 from datalake.errors import MissingPackageError
 
 if TYPE_CHECKING:
+    from datalake.loader.batching import ByCost as ByCost
+    from datalake.loader.batching import Fixed as Fixed
+    from datalake.loader.batching import Packed as Packed
+    from datalake.loader.sampling import Mixture as Mixture
+    from datalake.loader.sampling import Selected as Selected
+    from datalake.loader.sampling import Weighted as Weighted
+    from datalake.loader.sources.rows import Rows as Rows
+    from datalake.loader.sources.utterances import Utterances as Utterances
+    from datalake.loader.sources.windows import EpisodeWindows as EpisodeWindows
     from datalake.loader.stream import Loader as Loader
     from datalake.loader.workers import WorkerLoader as WorkerLoader
 
-__all__ = ["Loader", "WorkerLoader"]
+__all__ = [
+    "ByCost",
+    "EpisodeWindows",
+    "Fixed",
+    "Loader",
+    "Mixture",
+    "Packed",
+    "Rows",
+    "Selected",
+    "Utterances",
+    "Weighted",
+    "WorkerLoader",
+]
 
-
-_OF_TORCH: Final = {"Loader": "stream", "WorkerLoader": "workers"}
+# Looked up when asked for: torch takes seconds, and who plans a run does without it.
+_HOMES: Final = {
+    "ByCost": "batching",
+    "EpisodeWindows": "sources.windows",
+    "Fixed": "batching",
+    "Loader": "stream",
+    "Mixture": "sampling",
+    "Packed": "batching",
+    "Rows": "sources.rows",
+    "Selected": "sampling",
+    "Utterances": "sources.utterances",
+    "Weighted": "sampling",
+    "WorkerLoader": "workers",
+}
 
 
 def __getattr__(name: str) -> object:
-    # Importing torch takes seconds; whoever plans a run (positions, states) does without it.
-    if name not in _OF_TORCH:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(f"{__name__}.{_OF_TORCH[name]}")
+        module = import_module(f"{__name__}.{_HOMES[name]}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "torch":
             raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 import torch
@@ -16,6 +16,7 @@ from datalake.errors import InputError
 from datalake.loader.batching import Batching, Fixed, Place, Tail
 from datalake.loader.engine.ahead import Limits, Made, ahead
 from datalake.loader.engine.assembly import Assembler, Step, Transform
+from datalake.loader.engine.shuffle import ShuffleMeter, expected_shuffle
 from datalake.loader.engine.stats import Ledger, LoaderStats
 from datalake.loader.engine.tensors import (
     Memory,
@@ -26,8 +27,10 @@ from datalake.loader.engine.tensors import (
     num_bytes_of,
 )
 from datalake.loader.engine.trouble import OnBad, Trouble
-from datalake.loader.order.quality import Observer, Quality, expected_quality
-from datalake.loader.sampling import Data, OrderName, Sampler, sampler_of
+from datalake.loader.order import OrderName
+from datalake.loader.order.quality import Quality
+from datalake.loader.sampling import Data, Sampler, WorkingSet, sampler_of
+from datalake.loader.sampling.spec import DEFAULT_WORKING_SET
 from datalake.loader.state import Cursor, State, load, save
 from datalake.telemetry import Meter
 
@@ -68,7 +71,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         batching: another way to make batches: `ByCost`, `Packed`.
         order: `exact` (a uniform shuffle of the whole epoch), `blocks` (a shuffle with a bounded
             working set, for tables larger than the cache) or `sequential`.
-        working_set: how many blocks `order="blocks"` mixes at a time; None for the default.
+        working_set: of `order="blocks"`: how many blocks it mixes at a time, or (below 1) which
+            part of the data the cache holds.
         seed: of the shuffle, the crops and the augmentation.
         tail: what to do with the last examples that do not fill all ranks' batches: `drop`, `pad`
             (with repeats that are marked) or `short` (a short last step).
@@ -102,7 +106,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         batch_size: int = 64,
         batching: Batching | None = None,
         order: OrderName = "exact",
-        working_set: int | None = None,
+        working_set: WorkingSet = DEFAULT_WORKING_SET,
         seed: int = 0,
         tail: Tail = "pad",
         rank: int | None = None,
@@ -139,12 +143,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def _start_counting(self) -> None:
         self._ledger = Ledger(self._meter)
-        self._observers = [Observer(s.num_rows, s.block_rows) for s in self._sampler.sources]
+        self._shuffle = ShuffleMeter(self._sampler)
         self._memory: Memory | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Counts, and memory, stay at home.
-        left = {"_ledger", "_observers", "_memory"}
+        left = {"_ledger", "_shuffle", "_memory"}
         return {name: value for name, value in self.__dict__.items() if name not in left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -220,19 +224,27 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         With workers only every `num_workers`-th, from number `worker` on.
         """
         with closing(self._made(place, worker, num_workers)) as made:
-            for one in made:
+            for _, one in made:
                 yield one.result
+                del one
 
     def _made(
         self, place: Place, worker: int = 0, num_workers: int = 1
-    ) -> Generator[Made[Batch], None, None]:
-        shares = self._batching.shares(self._sampler, place, self.rank, self.world_size)
-        steps = (
-            self._assembler.step(place.epoch, share)
-            for share in islice(shares, worker, None, num_workers)
+    ) -> Generator[tuple[Step, Made[Batch]], None, None]:
+        shares = self._batching.shares(
+            *(self._sampler, place, self.rank, self.world_size),
+            worker=worker,
+            num_workers=num_workers,
         )
+        begun: deque[Step] = deque()
+
+        def steps() -> Iterator[Step]:
+            for share in shares:
+                begun.append(self._assembler.step(place.epoch, share))
+                yield begun[-1]
+
         made = ahead(
-            steps,
+            steps(),
             self._make,
             prefetch=self._assembler.prefetch,
             size=num_bytes_of,
@@ -240,10 +252,10 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             meter=self._meter,
         )
         with closing(made):
-            if self._device is None or self._device.type != "cuda":
-                yield from made
-            else:
-                yield from copied(made, self._device, self._meter)
+            for one in self._on_device(made):
+                yield begun.popleft(), one
+                # A batch is the trainer's alone: its memory is used again when the trainer is done.
+                del one
 
     def _make(self, step: Step) -> Batch:
         memory = self._new_memory()
@@ -253,18 +265,26 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         if torch.utils.data.get_worker_info() is not None:
             return SharedMemory()
         if self._memory is None:
-            on_cuda = self._device is not None and self._device.type == "cuda"
-            self._memory = PinnedMemory() if on_cuda else PlainMemory()
+            self._memory = PinnedMemory() if self._copies() else PlainMemory()
         return self._memory
+
+    def _copies(self) -> bool:
+        return self._device is not None and self._device.type == "cuda"
+
+    def _on_device(self, made: Iterator[Made[Batch]]) -> Iterator[Made[Batch]]:
+        if self._device is None or not self._copies():
+            return made
+        return copied(made, self._device, self._meter)
 
     def _threads(self) -> int:
         if self._num_threads is not None:
             return self._num_threads
         return 1 if torch.utils.data.get_worker_info() is not None else os.cpu_count() or 1
 
-    def _counted(self, made: Iterable[Made[Batch]]) -> Iterator[Batch]:
-        for one in made:
-            self._ledger.delivered(one, len(one.result["weight"]))
+    def _counted(self, made: Iterable[tuple[Step, Made[Batch]]]) -> Iterator[Batch]:
+        for step, one in made:
+            self._ledger.delivered(one, len(step.picks.rows))
+            self._shuffle.observe(step)
             yield one.result
             del one
 
@@ -280,7 +300,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def state_after(self, batch: Batch) -> State:
         """The state right after a batch of this loader, however it was delivered."""
-        place = Place(batch["epoch"], batch["position"], tuple(batch["taken"]))
+        place = Place(batch["epoch"], batch["position"], tuple(batch.get("taken", ())))
         return save(self._sampler, place)
 
     def load_state_dict(self, state: State) -> None:
@@ -301,11 +321,25 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def stats(self) -> LoaderStats:
         """What this stream did since it was made or `reset_stats`: speed, waits, cache, shuffle."""
-        return self._ledger.stats(substituted=tuple(self._assembler.trouble.recent()))
+        return self._ledger.stats(
+            quality=self._shuffle.quality(),
+            mix=self._shuffle.shares(),
+            substituted=tuple(self._assembler.trouble.recent()),
+        )
 
     def reset_stats(self) -> None:
         """Let `stats` begin at zero."""
         self._ledger.reset()
+        self._shuffle = ShuffleMeter(self._sampler)
+
+    def expected_quality(self) -> dict[str, Quality]:
+        """How well the coming epoch is shuffled, by source, from some hundred of its batches.
+
+        Batches are taken for those of one rank with `batch_size` examples, or 64 where batches are
+        made by cost. Reads nothing.
+        """
+        batch_size = getattr(self._batching, "batch_size", 64)
+        return expected_shuffle(self._sampler, self.epoch, batch_size)
 
     # Worker processes ---------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from datalake.errors import StalledError
@@ -107,11 +108,11 @@ def ahead(
     try:
         while True:
             while not ended and len(asked) < _MOST_STEPS and _under_way(asked) < limits.read_bytes:
-                task = next(tasks, None)
-                if task is None:
-                    ended = True
-                else:
+                for task in islice(tasks, 1):
                     asked.append((task, prefetch(task)))
+                    break
+                else:
+                    ended = True
             while asked and len(making) <= depth:
                 making.append(crew.submit(timed, asked.popleft()[0]))
             if not making:
@@ -123,7 +124,7 @@ def ahead(
             waited_s = time.perf_counter() - begin
             made = Made(made.result, made.num_bytes, made.seconds, waited_s)
             yield made
-            # A batch is the trainer's alone: its memory is used again once the trainer is done.
+            # A batch is the trainer's alone: its memory is used again when the trainer is done.
             del made
     finally:
         for future in making:

@@ -87,7 +87,9 @@ class Assembler:
             with self.meter.during("decode", "the transform"):
                 batch = self.transform(batch)
         place = step.share.after
-        batch.update(epoch=place.epoch, position=place.position, taken=list(place.taken))
+        batch.update(epoch=place.epoch, position=place.position)
+        if place.taken:
+            batch["taken"] = list(place.taken)
         return batch
 
     def _words(self, picks: Picks) -> Words:
@@ -140,7 +142,8 @@ def _interleave(
                 whole[where] = part
             else:
                 whole[where] = 0
-                whole[(where, *(slice(size) for size in part.shape[1:]))] = part
+                corner: tuple[Any, ...] = (where, *(slice(size) for size in part.shape[1:]))
+                whole[corner] = part
         return whole
     out: list[Any] = [None] * num_examples
     for where, part in zip(places, parts, strict=True):

@@ -10,6 +10,8 @@ from typing import Any
 
 from datalake.loader.engine.ahead import Made
 from datalake.loader.engine.trouble import Substitution
+from datalake.loader.order.quality import Quality
+from datalake.loader.sampling.realised import Share
 from datalake.telemetry import STAGES, Meter, Stage
 
 __all__ = ["Ledger", "LoaderStats"]
@@ -33,10 +35,10 @@ class LoaderStats:
     """Thread-seconds of work, whether anybody waited or not."""
     counts: Mapping[str, int]
     """Of cache and store: cache_hits, cache_misses, cache_evictions, origin_bytes, substituted…"""
-    quality: Any = None
-    """The shuffle as it came: see `datalake.loader.order.quality`; None before a batch came."""
-    mix: Mapping[str, float] = field(default_factory=dict)
-    """Share of the examples by source, where there are several."""
+    quality: Mapping[str, Quality] = field(default_factory=dict)
+    """The shuffle as it came, by source."""
+    mix: Mapping[str, Share] = field(default_factory=dict)
+    """Shares by part of a mixture or by domain: asked for, and as they came."""
     substituted: tuple[Substitution, ...] = ()
     """The last rows that another stood in for."""
 

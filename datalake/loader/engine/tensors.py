@@ -66,7 +66,7 @@ class SharedMemory:
         kind = torch.from_numpy(np.empty(0, dtype)).dtype
         # As torch's own default_collate does in a worker.
         tensor = torch.empty(0, dtype=kind).set_(
-            torch.UntypedStorage._new_shared(
+            torch.UntypedStorage._new_shared(  # type: ignore[no-untyped-call]
                 max(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize, 1)
             )
         )
@@ -90,14 +90,14 @@ def copied(
     The copy runs on a stream of its own; the trainer's stream waits for it, and the trainer's
     thread does not.
     """
-    side = torch.cuda.Stream(device)
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     # What is being copied must stay as it is until the copy is done.
     ahead: tuple[Made[Columns], torch.cuda.Event, Columns] | None = None
 
     def begun(made: Made[Columns]) -> tuple[Made[Columns], torch.cuda.Event, Columns]:
         with meter.during("copy"), torch.cuda.stream(side):
             on_device = _mapped(made.result, lambda tensor: tensor.to(device, non_blocking=True))
-            done = torch.cuda.Event()
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
             done.record(side)
         moved = Made(on_device, made.num_bytes, made.seconds, made.waited_s)
         return moved, done, made.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from datalake.loader.sampling.sampler import Picks
 __all__ = ["Labelled", "Realised", "Share"]
 
 
+@runtime_checkable
 class Labelled(Protocol):
     """A sampler that knows which shares it aims at; all of this package do."""
 
