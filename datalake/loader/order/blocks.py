@@ -129,8 +129,8 @@ class Blocks:
         return self._blocks_at(np.arange(first, stop))
 
     def span_of_groups(self, groups: Indices) -> Span:
-        """From which position on, and before which one, each group is needed. Groups begin in the
-        order of their numbers."""
+        """From which position on, and before which one, each group is needed. Groups begin nearly
+        in the order of their numbers."""
         return self._plan.spans(inside(groups, self.num_groups, "group"))
 
     def next_use(self, blocks: Indices) -> Indices:
@@ -235,7 +235,7 @@ class _Plan:
         self._before = self.before(self._ticks)
         ends = np.append(self._before[1:], num_examples)
         lasts = np.append(self._ticks[1:], self._num_ticks)
-        self._each = (ends - self._before) // (lasts - self._ticks)
+        self._each: Indices = np.floor_divide(ends - self._before, lasts - self._ticks)
 
     def bounds(self, groups: Indices) -> Indices:
         """The slot at which each group begins."""
@@ -335,7 +335,7 @@ class _Plan:
     def visits(self, positions: Indices) -> tuple[Indices, Indices]:
         """The slot and its round at each position, (n,) each."""
         anchors = np.searchsorted(self._before, positions, side="right") - 1
-        steps: Indices = (positions - self._before[anchors]) // self._each[anchors]
+        steps = (positions - self._before[anchors]) // self._each[anchors]
         ticks, which = _unique(self._ticks[anchors] + steps)
         turns = self._turns(ticks)
         places = positions - self.before(ticks)[which]

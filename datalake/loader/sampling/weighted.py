@@ -185,7 +185,8 @@ class WeightedSampler:
         """Which of `shares` each pick counts to."""
         rows, domains = self._by_row
         places = np.searchsorted(rows, picks.rows)
-        return np.take(domains, places)
+        found: Indices = domains[places]
+        return found
 
     @cached_property
     def _by_row(self) -> tuple[Indices, Indices]:
@@ -228,7 +229,9 @@ class WeightedSampler:
         low = np.where(begins > 0, ends[begins - 1], 0.0)
         high = ends[begins + sizes - 1]
         drawn = low + _fractions(mix(words, self._stream_key)) * (high - low)
-        return np.clip(np.searchsorted(ends, drawn, side="right"), begins, begins + sizes - 1)
+        places = np.searchsorted(ends, drawn, side="right")
+        clipped: Indices = np.clip(places, begins, begins + sizes - 1)
+        return clipped
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,12 +56,14 @@ def by_hand(position: int, num_examples: int, seed: int, epoch: int) -> int:
             return position
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3000), seeds, epochs)
 def test_is_a_bijection(num_examples: int, seed: int, epoch: int) -> None:
     found = whole(num_examples, seed, epoch)
     assert np.array_equal(np.sort(found), np.arange(num_examples))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**6), seeds, epochs)
 def test_knows_where_an_example_stands(num_examples: int, seed: int, epoch: int) -> None:
     order = Exact(num_examples, seed, epoch)
@@ -69,6 +71,7 @@ def test_knows_where_an_example_stands(num_examples: int, seed: int, epoch: int)
     assert np.array_equal(order.positions(order.examples(positions)), positions)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**6), seeds, epochs, st.data())
 def test_equals_the_permutation_by_hand(
     num_examples: int, seed: int, epoch: int, data: st.DataObject
@@ -78,6 +81,7 @@ def test_equals_the_permutation_by_hand(
     assert found.tolist() == [by_hand(position, num_examples, seed, epoch)]
 
 
+@settings(deadline=None)
 @given(st.integers(2, 500), st.data())
 def test_any_pieces_give_the_same(num_examples: int, data: st.DataObject) -> None:
     positions = data.draw(st.lists(st.integers(0, num_examples - 1), max_size=20))

@@ -8,7 +8,7 @@ from math import factorial, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datalake.loader.order.feistel import permute
@@ -42,6 +42,7 @@ def permute_by_hand(word: int, size: int, key: int) -> int:
             return word
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 200), st.integers(0, WORDS)), min_size=1, max_size=8))
 def test_equals_its_twin_and_comes_back(domains: list[tuple[int, int]]) -> None:
     words = np.concatenate([np.arange(size, dtype=np.uint64) for size, _ in domains])
