@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import soundfile
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from datalake.audio import BadAudio, Buffer, decode, decode_span, encode_flac, inspect, open_clip
@@ -16,6 +16,8 @@ from datalake.audio.pcm import plain_lengths, write_plain
 from datalake.audio.riff import parse_wave
 from datalake.errors import InputError
 from tests.audio.clips import CLIPS, RATE_HZ, samples
+
+unhurried = settings(deadline=None)
 
 LONG = 50_000
 PLAIN = CLIPS["wav_s16"].data()
@@ -77,6 +79,7 @@ def test_spans_of_every_kind(name: str, num_channels: int, rate_hz: int | None) 
         np.testing.assert_array_equal(out, whole[start:stop])
 
 
+@unhurried
 @given(st.sampled_from(sorted(LONG_CLIPS)), st.integers(0, LONG - 1), st.data())
 def test_flac_is_entered_anywhere(name: str, start: int, data: st.DataObject) -> None:
     stop = data.draw(st.integers(start + 1, LONG))
@@ -111,6 +114,7 @@ def twin(data: bytes, from_s: float, to_s: float, rate_hz: int | None) -> npt.ND
 TIMES = st.floats(-1, 4, allow_nan=False).map(lambda time_s: round(time_s, 4))
 
 
+@unhurried
 @given(
     st.sampled_from([LONG_CLIPS["flac"], PLAIN, CLIPS["opus"].data(), CLIPS["wav_s24"].data(2)]),
     st.tuples(TIMES, TIMES).map(sorted),
@@ -148,6 +152,7 @@ def test_plain_files_are_told_from_others(name: str) -> None:
     assert plain_lengths([as_file(CLIPS[name].data())], 8_000).tolist() == [0]
 
 
+@unhurried
 @given(
     st.dictionaries(st.integers(0, 43), st.sampled_from([0, 1, 2, 3, 4, 16, 0x7F, 0xFF])),
     st.integers(0, 3) | st.just(1000),

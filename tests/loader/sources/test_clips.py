@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datalake.loader.order.hashing import mix
 from datalake.loader.sources.clips import Pad, crop_start, crop_starts, pad_behind
 
+unhurried = settings(deadline=None)
 WORDS = st.integers(0, 2**64 - 1)
 
 
+@unhurried
 @given(st.integers(1, 2**32 - 1), st.integers(1, 2**32), WORDS)
 def test_a_crop_lies_within_the_clip(length: int, num_samples: int, word: int) -> None:
     start = crop_start(length, num_samples, word, "random")
     assert 0 <= start <= max(length - num_samples, 0)
 
 
+@unhurried
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), WORDS), max_size=9), st.integers(1, 2**20))
 def test_many_crops_are_one_by_one(clips: list[tuple[int, int]], num_samples: int) -> None:
     lengths = np.array([length for length, _ in clips], np.int64)
@@ -41,6 +44,7 @@ def test_every_beginning_is_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("pad", ["repeat", "zeros"])
+@unhurried
 @given(length=st.integers(1, 40), size=st.integers(1, 200))
 def test_padding(pad: Pad, length: int, size: int) -> None:
     length = min(length, size)

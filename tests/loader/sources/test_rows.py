@@ -57,11 +57,12 @@ def made(records: Sequence[bytes | None]) -> pa.Table:
 WHOLE = made([record.tobytes() for record in RECORDS])
 
 
-@pytest.fixture(scope="module", params=["memory", "lance"])
+@pytest.fixture(scope="module", params=["memory", "lance", "delta"])
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
     place = {
         "memory": "memory://rows/whole",
         "lance": tmp_path_factory.mktemp("rows") / "whole.lance",
+        "delta": tmp_path_factory.mktemp("rows") / "whole.delta",
     }
     return create_table(place[request.param], SCHEMA, format=request.param).append(WHOLE)
 

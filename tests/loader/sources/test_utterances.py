@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +18,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datalake.audio import decode, encode_flac
-from datalake.errors import InputError, NotFoundError, SchemaError
+from datalake.errors import InputError, NotFoundError, SchemaError, StoreError
 from datalake.lake import Lake, Lineage, open_lake
 from datalake.loader.order.hashing import mix
 from datalake.loader.sources.clips import Crop, Pad
 from datalake.loader.sources.source import BadRowsError, Columns
 from datalake.loader.sources.utterances import UTTERANCE_KEYS, Utterances
 from datalake.schema import media_field
-from datalake.tables import Table, create_table
+from datalake.tables import Table, create_table, open_table
 from tests.audio.clips import CLIPS
 from tests.loader import corpus
+
+on_a_fixture = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 Samples = npt.NDArray[np.float32]
 
@@ -144,7 +152,9 @@ def sources(request: pytest.FixtureRequest) -> dict[int | None, Utterances]:
 @given(
     rows=st.lists(st.integers(0, 52), min_size=1, max_size=12), length=st.sampled_from([100, None])
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_an_example_hangs_on_nothing_beside_it(
     sources: dict[int | None, Utterances], rows: list[int], length: int | None
 ) -> None:
@@ -166,6 +176,58 @@ def test_a_copy_reads_the_same(stored: Table) -> None:
     for name, values in first.items():
         np.testing.assert_array_equal(values, second[name])
     assert (copied.kind, copied.identity()) == (source.kind, source.identity())
+
+
+def test_threads_read_the_same(sources: dict[int | None, Utterances]) -> None:
+    source = sources[100]
+    batches = [[(start + 7 * step) % 53 for step in range(16)] for start in range(24)]
+    expected = [read(source, rows) for rows in batches]
+    with ThreadPoolExecutor(4) as threads:
+        for first, second in zip(
+            expected, threads.map(lambda rows: read(source, rows), batches), strict=True
+        ):
+            for name, values in first.items():
+                np.testing.assert_array_equal(values, second[name])
+
+
+def in_a_fork(source: Utterances, rows: list[int], told: Any) -> None:
+    told.put(read(source, rows))
+
+
+def test_a_forked_process_reads_the_same(stored: Table) -> None:
+    source = Utterances(stored, columns=("domain",), num_samples=100)
+    rows = list(range(0, 53, 4))
+    expected = read(source, rows)
+    source.prepare_fork()
+    fork = multiprocessing.get_context("fork")
+    told = fork.SimpleQueue()
+    child = fork.Process(target=in_a_fork, args=(source, rows, told))
+    child.start()
+    found = told.get()
+    child.join(30)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(values, found[name])
+
+
+@pytest.mark.parametrize("length", [100, None])
+def test_rows_that_the_table_has_lost_are_named(tmp_path: Path, length: int | None) -> None:
+    made_rows = corpus.rows(40)
+    place = tmp_path / "corpus.lance"
+    create_table(place, corpus.SCHEMA).append(made_rows[:30])
+    before = set((place / "data").iterdir())
+    open_table(place).append(made_rows[30:])
+    source = Utterances(open_table(place), num_samples=length)
+    (lost,) = set((place / "data").iterdir()) - before
+    os.truncate(lost, 1000)
+    with pytest.raises(BadRowsError) as error:
+        read(source, [29, 30, 0, 39])
+    found = [(one.index, one.row, one.reason) for one in error.value.bad]
+    assert found == [(1, 30, "missing_block"), (3, 39, "missing_block")]
+    assert "row 30" in error.value.bad[0].where
+    # All of them: that is the store, and not the rows.
+    with pytest.raises(StoreError):
+        read(source, [35, 30, 38])
+    assert read(source, [0, 29])["row_index"].tolist() == [0, 29]
 
 
 def test_another_word_is_another_crop(table: Table) -> None:
