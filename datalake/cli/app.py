@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "compact": "datalake.cli.care:compact",
     "cleanup": "datalake.cli.care:cleanup",
     "rm": "datalake.cli.care:rm",
+    "cache": "datalake.cli.cache:app",
 }
 
 # These are used often and do little.

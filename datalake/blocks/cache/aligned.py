@@ -35,10 +35,7 @@ def aligned_stream(batch: pa.RecordBatch) -> tuple[list[memoryview], int]:
         The pieces; and the number of bytes (under 64) by which the stream must begin after a
         multiple of 64 for its buffers to lie at such multiples.
     """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    stream = memoryview(sink.getvalue())
+    stream = memoryview(_written(batch))
     begin = _last_message(stream)
     (metadata_size,) = struct.unpack_from("<i", stream, begin + 4)
     body_begin = begin + _PREFIX_BYTES + metadata_size
@@ -63,6 +60,18 @@ def aligned_stream(batch: pa.RecordBatch) -> tuple[list[memoryview], int]:
         struct.pack_into("<q", head, length, place)
     end_of_stream = struct.pack("<Ii", 0xFFFFFFFF, 0)
     return [memoryview(head), *pieces, memoryview(end_of_stream)], padding(len(head))
+
+
+def _written(batch: pa.RecordBatch) -> pa.Buffer:
+    """The stream as pyarrow writes it. Memory that grew with it would be copied again and again."""
+    measure = pa.MockOutputStream()
+    with pa.ipc.new_stream(measure, batch.schema) as writer:
+        writer.write_batch(batch)
+    buffer = pa.allocate_buffer(measure.size())
+    sink = pa.FixedSizeBufferWriter(buffer)
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return buffer
 
 
 def _last_message(stream: memoryview) -> int:

@@ -201,7 +201,7 @@ def test_a_copy_opens_the_directory_itself(tmp_path: Path) -> None:
     assert copy.stats().budget_bytes == MIB
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_forked_child_leaves_the_parents_leases_alone(tmp_path: Path) -> None:
     cache = BlockCache(tmp_path, budget_bytes=5 * BLOCK_BYTES)
     kept = get(cache, 0)
