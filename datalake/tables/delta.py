@@ -355,6 +355,23 @@ class DeltaTable(TableHandle):
                     positions, found = found[: batch.num_rows], found[batch.num_rows :]
                     yield batch.columns, positions + start
 
+    def _slice(self, start: int, stop: int, columns: list[str]) -> pa.Table:
+        schema = self._selected(columns)
+        with translated(self._location, "Reading rows"):
+            entries = self._entries
+            first, last = np.searchsorted(self._starts, [start, stop - 1], "right") - 1
+            rows = [
+                with_types(batch, schema)
+                for number in range(int(first), int(last) + 1)
+                for part in entries[number].file.slice(
+                    max(start - int(self._starts[number]), 0),
+                    min(stop, int(self._starts[number + 1])) - int(self._starts[number]),
+                    columns,
+                )
+                for batch in part.to_batches()
+            ]
+        return pa.Table.from_batches(rows, schema=schema)
+
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
         schema = self._selected(columns)
         order = np.argsort(positions, kind="stable")

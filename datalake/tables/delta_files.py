@@ -222,6 +222,14 @@ class DataFile:
             local = positions[bounds[group] : bounds[group + 1]] - self._group_starts[group]
             yield self._read(int(group), columns).take(pa.array(local))
 
+    def slice(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Rows `start` to `stop - 1` of the file, a row group at a time."""
+        groups = np.searchsorted(self._group_starts, [start, stop - 1], "right") - 1
+        for group in range(int(groups[0]), int(groups[1]) + 1):
+            first, end = (int(bound) for bound in self._group_starts[group : group + 2])
+            rows = self._read(group, columns)
+            yield rows.slice(max(start - first, 0), min(stop, end) - max(start, first))
+
     def _read(self, group: int, columns: Sequence[str]) -> pa.Table:
         one = self._fragment.subset(row_group_ids=[group], schema=self._schema)
         return one.to_table(schema=self._schema, columns=list(columns))

@@ -113,6 +113,10 @@ class TableHandle(ABC):
         """Batches in index order: the columns in order, and the row index last if asked for."""
 
     @abstractmethod
+    def _slice(self, start: int, stop: int, columns: list[str]) -> pa.Table:
+        """Rows `start` to `stop - 1`; at least one."""
+
+    @abstractmethod
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table: ...
 
     def _mapped(self, column: str) -> Mapped | None:  # noqa: ARG002 - a format that can overrides it
@@ -230,6 +234,20 @@ class TableHandle(ABC):
         """Rows by index, in the order asked, repeats allowed."""
         names = self._columns(columns)
         return self._gather(as_positions(indices, self._num_rows()), names)
+
+    def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows `start` to `stop - 1`, in order."""
+        names, num_rows = self._columns(columns), self._num_rows()
+        if not 0 <= start <= stop <= num_rows:
+            raise InputError(
+                "A range of rows cannot be read",
+                where=self.uri,
+                expected=f"a start and a stop from 0 to {num_rows}",
+                found=f"{start} and {stop}",
+            )
+        if start == stop:
+            return self._selected(names).empty_table()
+        return self._slice(start, stop, names)
 
     def mapped(self, column: str) -> Mapped | None:
         """A binary column, read in place; None where it cannot be."""

@@ -196,6 +196,9 @@ class MemoryTable(TableHandle):
             rows = pa.Table.from_arrays([*rows.columns, index], [*columns, ROW_INDEX])
         yield from rows.combine_chunks().to_batches(max_chunksize=batch_size or _BATCH_ROWS)
 
+    def _slice(self, start: int, stop: int, columns: list[str]) -> pa.Table:
+        return self._rows.select(columns).slice(start, stop - start)
+
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
         return self._rows.select(columns).take(pa.array(positions))
 

@@ -282,6 +282,39 @@ class TableContract:
         with pytest.raises(InputError):
             table.take(indices)
 
+    def test_a_range_is_read_as_take_reads_it(self, table: Table) -> None:
+        table = table.delete("id IN (2, 6)").append(rows(20, 23))
+        everything = table.take(range(11))
+        for start in range(12):
+            for stop in range(start, 12):
+                assert table.read(start, stop).equals(everything.slice(start, stop - start))
+        assert table.read(3, 8, ["audio", "id"]).schema.names == ["audio", "id"]
+        assert table.read(3, 8, ["id"])["id"].to_pylist() == [4, 5, 7, 8, 9]
+        assert is_media(table.read(1, 2, ["audio"]).schema.field("audio"))
+        for start, stop in ((-1, 3), (4, 3), (0, 12), (12, 12)):
+            with pytest.raises(InputError, match="11"):
+                table.read(start, stop)
+        with pytest.raises(SchemaError, match="duration_s"):
+            table.read(0, 1, ["duration"])
+        assert self.make_table(SCHEMA).read(0, 0).equals(SCHEMA.empty_table())
+
+    def test_one_thread_reads_while_another_looks_the_version_up(self, table: Table) -> None:
+        done = threading.Event()
+
+        def look() -> None:
+            while not done.is_set():
+                table.info()
+
+        with ThreadPoolExecutor() as pool:
+            looking = pool.submit(look)
+            try:
+                for row in np.random.default_rng(0).integers(0, 10, 40).tolist():
+                    assert table.take([row], ["id"])["id"].to_pylist() == [row]
+                    assert table.read(row, row + 1, ["id"])["id"].to_pylist() == [row]
+            finally:
+                done.set()
+            looking.result()
+
     def test_a_mapped_column_is_what_take_takes(self) -> None:
         """Media that lie as they are, others, nulls, and several pieces; or it cannot be mapped."""
         audio = [b"a" * 300, None, b"", bytes(range(256)) * 9, b"tiny", b"z" * 5000, b"z", None]
