@@ -36,7 +36,7 @@ from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 from datalake.uri import Location, locate
 
-__all__ = ["Origin", "num_runs", "will_pass", "without_fork"]
+__all__ = ["Origin", "RefusedError", "num_runs", "will_pass", "without_fork"]
 
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 8.0
@@ -51,6 +51,10 @@ _PASSING: Final = re.compile(
     r"error decoding response body|incomplete(read| message| body)|unexpected eof",
     re.IGNORECASE,
 )
+
+
+class RefusedError(StoreError):
+    """A store that refused or did not answer for all of a read's patience."""
 
 
 class Origin:
@@ -115,8 +119,9 @@ class Origin:
             stop: once set, nothing is waited for any more.
 
         Raises:
-            StoreError: the store has no such rows (any more), refused for all of the patience, or
-                the bytes are no rows. Names table, version, columns and rows.
+            StoreError: the store has no such rows (any more), or the bytes are no rows. Names
+                table, version, columns and rows.
+            RefusedError: the store refused for all of the patience.
             CredentialsError: the store refused who asks.
             InputError: this is a forked process, and the format does not survive that.
         """
@@ -208,8 +213,8 @@ def _is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def _refused(error: BaseException, what: str, tries: int, spent: float) -> StoreError:
-    return StoreError(
+def _refused(error: BaseException, what: str, tries: int, spent: float) -> RefusedError:
+    return RefusedError(
         "The store kept refusing",
         where=what,
         expected="an answer",

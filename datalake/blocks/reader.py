@@ -11,6 +11,7 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -364,6 +365,8 @@ class TableReader:
             if mapped is not None:
                 num_bytes += mapped.advise(rows)
             elif self._is_sparse(layout, sparse):
+                if layout.kind != "media":
+                    continue  # What reading them costs is little more than asking.
                 begun, size = self._blocks.prefetch_rows(layout, rows)
                 fetches += begun
                 num_bytes += size
@@ -377,7 +380,7 @@ class TableReader:
         fetches, num_bytes = [], 0
         numbers, counts = _first_seen(rows // layout.block_rows)
         for number, count in zip(numbers, counts, strict=True):
-            if self._blocks.is_open(layout, number):
+            if self._blocks.is_open(layout, number) or self._blocks.is_given_up(layout, number):
                 continue
             is_cached = self._blocks.is_cached(layout, number)
             if not is_cached and self._blocks.is_few(layout, count):
@@ -458,11 +461,13 @@ class TableReader:
         try:
             return self._mapped[column]
         except KeyError:
+            mapped = None
             if self.layout(column).kind == "media":
-                self._mapped[column] = self._table.mapped(column)
-            else:
-                self._mapped[column] = None
-            return self._mapped[column]
+                # Of a table with a damaged file other rows are readable by blocks.
+                with suppress(StoreError):
+                    mapped = self._table.mapped(column)
+            self._mapped[column] = mapped
+            return mapped
 
     def _is_sparse(self, layout: Layout, sparse: bool | None) -> bool:
         return (self._sparse and layout.kind == "media") if sparse is None else sparse

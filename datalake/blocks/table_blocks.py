@@ -24,7 +24,7 @@ from datalake.blocks.opened import (
     encoded,
     opened,
 )
-from datalake.blocks.origin import Origin, num_runs
+from datalake.blocks.origin import Origin, RefusedError, num_runs
 from datalake.errors import StoreError
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
@@ -116,6 +116,7 @@ class TableBlocks:
             block = self._open.get(column, number)
             local = rows - number * layout.block_rows if number else rows
             if block is not None:
+                self._meter.count("cache_hits")
                 return [Part(block, None, local)]
             everything = np.arange(rows.size)
             parts = self._bring(layout, [(number, everything, local)], rows, sparse)
@@ -134,6 +135,8 @@ class TableBlocks:
             else:
                 parts.append(Part(block, order[begin:end], local[begin:end]))
             begin = end
+        if parts:
+            self._meter.count("cache_hits", len(parts))
         return parts + self._bring(layout, missing, rows, sparse) if missing else parts
 
     def _bring(
@@ -146,11 +149,10 @@ class TableBlocks:
         """Rows of blocks that are not open: from the cache, else from the store."""
         parts, alone, fetches = [], [], []
         for number, index, local in missing:
-            given_up = (layout.column, number) in self._given_up
-            if not given_up and self.is_cached(layout, number):
+            if self.is_cached(layout, number):
                 block = self.block(layout, number, None)
                 parts.append(Part(block, index, local))
-            elif sparse or given_up:
+            elif sparse or self.is_given_up(layout, number):
                 alone.append(index)
             elif self.is_few(layout, len(local)):
                 alone.append(index)
@@ -167,7 +169,7 @@ class TableBlocks:
                 parts.append(Part(fetch.result, index, local))
             elif fetch.error is None:  # Dropped by `close`.
                 parts.append(Part(self.block(layout, number, None), index, local))
-            elif isinstance(fetch.error, StoreError):
+            elif isinstance(fetch.error, StoreError) and not isinstance(fetch.error, RefusedError):
                 # Other rows of the block may be readable still.
                 self._give_up((layout.column, number))
                 alone.append(index)
@@ -206,6 +208,10 @@ class TableBlocks:
         """Whether a block is open."""
         return self._open.get(layout.column, number) is not None
 
+    def is_given_up(self, layout: Layout, number: int) -> bool:
+        """Whether a block could not be read or kept, so that its rows are taken alone."""
+        return (layout.column, number) in self._given_up
+
     def is_cached(self, layout: Layout, number: int) -> bool:
         """Whether a block is cached on this node."""
         return self._cache is not None and self._cache.has(self.key(layout, number))
@@ -218,10 +224,11 @@ class TableBlocks:
 
     def begin_quietly(self, layout: Layout, number: int) -> None:
         """Fetch a block when there is time for it, if it was not tried in vain."""
-        place = (layout.column, number)
-        if place not in self._given_up:
+        if not self.is_given_up(layout, number):
             self._quiet.submit(
-                place, layout.bytes_of(number), lambda stop: self.block(layout, number, stop)
+                (layout.column, number),
+                layout.bytes_of(number),
+                lambda stop: self.block(layout, number, stop),
             )
 
     def begin(self, layout: Layout, number: int, *, urgent: bool = False) -> tuple[Fetch, bool]:
@@ -249,9 +256,7 @@ class TableBlocks:
             if not kept and layout.kind != "media":
                 self._give_up((layout.column, number))
         block = opened(batch, layout, self._interned)
-        # The cache itself keeps media blocks mapped, and lets go of them when it needs room.
-        if layout.kind != "media" or not kept:
-            self._open.put(layout.column, number, block, batch.nbytes, is_mapped=kept)
+        self._open.put(layout.column, number, block, batch.nbytes, is_mapped=kept)
         return block
 
     def pin(self, layout: Layout, number: int) -> None:
@@ -302,7 +307,7 @@ class TableBlocks:
 
 
 def _open_bytes(cache: BlockCache) -> int:
-    """Bytes of narrow blocks kept open: an eighth of the cache's, so that it can evict others."""
+    """Bytes of blocks kept open, which cannot be evicted: an eighth of the cache's."""
     budget = getattr(cache, "budget_bytes", None) or getattr(cache, "_budget_bytes", None)
     return _MOST_OPEN_BYTES if budget is None else min(_MOST_OPEN_BYTES, int(budget) // 8)
 

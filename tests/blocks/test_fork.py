@@ -34,9 +34,12 @@ def child(reader: TableReader, rows: np.ndarray, answer: Connection) -> None:
 
 
 def ask(method: str, reader: TableReader, rows: np.ndarray) -> object:
-    context = multiprocessing.get_context(method)
-    here, there = context.Pipe()
-    process = context.Process(target=child, args=(reader, rows, there))
+    here, there = multiprocessing.Pipe()
+    processes = {
+        "fork": multiprocessing.get_context("fork").Process,
+        "spawn": multiprocessing.get_context("spawn").Process,
+    }
+    process = processes[method](target=child, args=(reader, rows, there))
     process.start()
     there.close()
     try:
