@@ -11,6 +11,7 @@ from datalake.errors import InputError, LakeError
 from datalake.loader.batching.batching import Place
 from datalake.loader.batching.checks import check_whole, shown
 from datalake.loader.batching.taken import check_taken
+from datalake.loader.sampling.choice import without_weights
 from datalake.loader.sampling.sampler import Sampler
 
 __all__ = ["FORMAT", "Cursor", "State", "load", "save"]
@@ -38,7 +39,7 @@ def save(sampler: Sampler, place: Place) -> State:
         "epoch": place.epoch,
         "position": place.position,
         "taken": [_plain(record) for record in place.taken],
-        "identity": _plain(sampler.identity()),
+        "identity": _identity(sampler),
         # What lies before the frontier is dealt out, be it consumed or not.
         "progress": _plain(sampler.progress(place.epoch, place.frontier)),
     }
@@ -53,7 +54,7 @@ def load(sampler: Sampler, state: object) -> tuple[Place, Sampler]:
     """
     checked = _checked(state)
     try:
-        _check_identity(checked["identity"], _plain(sampler.identity()))
+        _check_identity(checked["identity"], _identity(sampler))
     except RecursionError:
         raise InputError("The state's `identity` is nested without end") from None
     check_whole("state's epoch", checked["epoch"], 0, _LAST_EPOCH)
@@ -125,6 +126,12 @@ def _checked(state: object) -> Mapping[str, Any]:
             found=f"format {shown(found)} with the keys {', '.join(map(shown, state))}",
         )
     return state
+
+
+def _identity(sampler: Sampler) -> dict[str, Any]:
+    """What must be equal at a resume."""
+    identity: dict[str, Any] = _plain(without_weights(sampler.identity()))
+    return identity
 
 
 def _check_identity(theirs: object, own: Mapping[str, Any]) -> None:
