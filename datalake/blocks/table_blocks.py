@@ -266,7 +266,7 @@ class TableBlocks:
     def _fetched(self, layout: Layout, number: int, stop: threading.Event | None) -> pa.RecordBatch:
         first, end = layout.span(number)
         found = self._origin.read(
-            np.arange(first, end), [layout.column], self._meter, num_requests=1, stop=stop
+            range(first, end), [layout.column], self._meter, num_requests=1, stop=stop
         )
         return encoded(found[layout.column], layout)
 
