@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -139,7 +140,7 @@ def _read(descriptor: int, start: int, length: int, size: int) -> bytes:
 
 def _is_plain(metadata: _Message) -> bool:
     """Whether the column has pages and nothing beside them (a blob column has)."""
-    encoding = metadata.described(1)
+    encoding = _described(metadata.message(1))
     return encoding == (_COLUMN_TYPE, _PLAIN_COLUMN) and not metadata.has(3, 4)
 
 
@@ -152,28 +153,31 @@ def _page(descriptor: int, page: _Message, first: int, end: int) -> Page:
     if any(start + size > end for start, size in places):
         raise DamagedFileError(f"a page has a buffer beyond {end}")
     elsewhere = _elsewhere(first)
-    kind, layout = page.described(4)
-    if kind != _PAGE_TYPE:
-        return elsewhere
-    if layout == _ALL_NULL and not places:
+    kind, head = _layout(page.message(4), num_rows)
+    if kind == NULL and not places:
         return Page(first, NULL, 0, 0, 0, 0, 1)
-    if layout == _CONSTANT and len(places) == 1:
+    if kind == SAME and len(places) == 1:
         return _constant(descriptor, first, *places[0]) or elsewhere
-    bits = _zipped(layout, num_rows)
-    if bits is None or len(places) != 2:
+    if kind != ZIPPED or len(places) != 2:
         return elsewhere
     (start, size), (offsets, offsets_size) = places
     width, rest = divmod(offsets_size, num_rows + 1)
     if rest or width not in {1, 2, 4, 8} or offsets % width:
         return elsewhere
-    return Page(first, ZIPPED, start, start + size, sum(bits), offsets // width, width)
+    return Page(first, ZIPPED, start, start + size, head, offsets // width, width)
 
 
-def _zipped(layout: bytes, num_rows: int) -> tuple[int, int] | None:
-    """The bytes before a value, if the page is zipped and plain: of nulls, and of the length."""
+@lru_cache(1024)  # Pages of a column differ in their number of rows, and often not even in that.
+def _layout(encoding: bytes, num_rows: int) -> tuple[int, int]:
+    """What a page is, and the bytes before a value."""
+    kind, layout = _described(encoding)
+    if kind != _PAGE_TYPE:
+        return ELSEWHERE, 0
+    if layout in {_ALL_NULL, _CONSTANT}:
+        return NULL if layout == _ALL_NULL else SAME, 0
     outer = _Message(layout)
     if not outer.only(3):
-        return None
+        return ELSEWHERE, 0
     inner = _Message(outer.message(3))
     nulls, bits = inner.number(2), inner.number(4)
     plain = (
@@ -182,7 +186,7 @@ def _zipped(layout: bytes, num_rows: int) -> tuple[int, int] | None:
         and inner.message(7) == _PLAIN_VALUES.get(bits)
         and inner.message(8) == _LAYERS.get(nulls)
     )
-    return (nulls, bits // 8) if plain else None
+    return (ZIPPED, nulls + bits // 8) if plain else (ELSEWHERE, 0)
 
 
 def _constant(descriptor: int, first: int, start: int, size: int) -> Page | None:
@@ -264,10 +268,11 @@ class _Message:
                 found.append(one)
         return found
 
-    def described(self, number: int) -> tuple[bytes, bytes]:
-        """An `Encoding` that lies here, which is an `Any`: its type and its value."""
-        held = _Message(_Message(_Message(self.message(number)).message(2)).message(1))
-        return held.message(1), held.message(2)
+
+def _described(encoding: bytes) -> tuple[bytes, bytes]:
+    """The type and the value of an `Encoding`, which holds an `Any`."""
+    held = _Message(_Message(_Message(encoding).message(2)).message(1))
+    return held.message(1), held.message(2)
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:

@@ -188,7 +188,7 @@ def test_many_pages_and_pages_of_other_kinds(tmp_path: Path) -> None:
         [pool, None, b"", b"tiny"],
         [None] * 5,
     ]
-    values = [value for page in pages for value in page]
+    values: Values = [value for page in pages for value in page]
     schema = pa.schema([pa.field("v", LARGE, metadata=NONE)])
     batches = (pa.record_batch([pa.array(page, LARGE)], schema=schema) for page in pages)
     rows = pa.RecordBatchReader.from_batches(schema, batches)
@@ -210,7 +210,7 @@ def test_many_pages_and_pages_of_other_kinds(tmp_path: Path) -> None:
 
 
 def test_memory_tables_are_read_where_they_lie() -> None:
-    values: Values = [noise(300, i) for i in range(50)] + [None, b""]
+    values: Values = [*(noise(300, i) for i in range(50)), None, b""]
     table = create_table("memory://mapped-here", SCHEMA, format="memory")
     table = table.append(batch(values)).append(batch(values))
     mapped = table.mapped("audio")
