@@ -15,13 +15,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from curation.probe.detector import Design, NeuralDetector, choose_device
-from datalake.lake import SELECTION_ROWS, Selection
-from datalake.loader import Loader
+from datalake.loader import Loader, Selected, Utterances
 from datalake.tables import Table
 
 __all__ = ["FeatureStore", "Indices"]
@@ -102,38 +100,19 @@ class FeatureStore:
 
     def _waveforms(self, rows: Indices) -> Iterator[tuple[Indices, Tensor]]:
         """The rows' indices and waveforms (batch, num_samples), a batch at a time, in order."""
-        loader = Loader(
+        source = Utterances(
             self._table,
-            selection=_selection_of(self._table, rows),
-            batch_size=_BATCH,
             num_samples=self._num_samples,
             sample_rate_hz=self._sample_rate_hz,
             crop="head",
-            shuffle=False,
+        )
+        loader = Loader(
+            Selected(source, rows),
+            batch_size=_BATCH,
+            order="sequential",
             tail="short",
             rank=0,
             world_size=1,
         )
         for batch in loader:
             yield batch["row_index"].numpy(), batch["audio"]
-
-
-def _selection_of(table: Table, rows: Indices) -> Selection:
-    """A selection of just these rows, for the loader; it is never saved."""
-    ids = table.take(rows, ["utt_id", "domain"])
-    columns = {
-        "row_index": pa.array(rows, pa.uint64()),
-        "utt_id": ids["utt_id"],
-        "domain": ids["domain"],
-        "rank": pa.array(range(len(rows)), pa.uint64()),
-        "weight": pa.array(np.ones(len(rows))),
-    }
-    return Selection(
-        name="",
-        table=table.uri,
-        table_version=table.version,
-        rows=pa.table(columns, schema=SELECTION_ROWS),
-        manifest=pa.table({}),
-        method="probe",
-        parameters={},
-    )

@@ -31,6 +31,7 @@ from datalake.loader.order import OrderName
 from datalake.loader.order.quality import Quality
 from datalake.loader.sampling import Data, Sampler, WorkingSet, sampler_of
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET
+from datalake.loader.sources.source import Source
 from datalake.loader.state import Cursor, State, load, save
 from datalake.telemetry import Meter
 
@@ -366,9 +367,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         """
         from datalake.loader.workers import WorkerLoader
 
-        if num_workers and multiprocessing_context == "fork":
+        if num_workers:
             for source in self._sampler.sources:
-                source.prepare_fork()
+                if multiprocessing_context == "fork":
+                    source.prepare_fork()
+                else:
+                    _check_processes(source)
         return WorkerLoader(
             self,
             self._cursor,
@@ -378,6 +382,17 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             prefetch_factor=prefetch_factor,
             timeout_s=self._limits.timeout_s,
         )
+
+
+def _check_processes(source: Source) -> None:
+    for table in source.tables:
+        if not table.capabilities.survives_process:
+            raise InputError(
+                "Worker processes cannot see this table",
+                where=table.uri,
+                found=f"the format {table.format}, which lives in this process",
+                fix="Use num_workers=0 or multiprocessing_context='fork'",
+            )
 
 
 def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:

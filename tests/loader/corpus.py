@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import wave
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,9 @@ import pyarrow as pa
 from datalake.audio import encode_flac
 from datalake.lake import Selection
 from datalake.lake.selection import SELECTION_ROWS
+from datalake.loader import Loader, Utterances
 from datalake.schema import media_field
+from datalake.tables import Table
 
 SCHEMA = pa.schema(
     [
@@ -80,3 +84,11 @@ def select(chosen: list[int], *, version: int, table: str = "corpus") -> Selecti
         method="by hand",
         parameters={},
     )
+
+
+def stream(table: Table, **arguments: Any) -> Loader:
+    """A loader of a table of speech, with arguments of either."""
+    own = inspect.signature(Utterances).parameters
+    source = {name: value for name, value in arguments.items() if name in own}
+    rest = {name: value for name, value in arguments.items() if name not in own}
+    return Loader(Utterances(table, **source), **rest)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from datalake.loader import Loader
-from datalake.loader.assembly import Batch
+from datalake.loader.stream import Batch
 
 
 def assert_same(found: Iterable[Batch], expected: Iterable[Batch]) -> None:

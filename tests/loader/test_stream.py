@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -18,13 +17,19 @@ from hypothesis import strategies as st
 import datalake
 from datalake import Lineage
 from datalake.errors import InputError, LakeError, NotFoundError, SchemaError
-from datalake.loader import Loader
-from datalake.loader.assembly import BATCH_KEYS, Batch
+from datalake.loader import Loader, Utterances
+from datalake.loader.batching import Place
+from datalake.loader.stream import Batch
 from datalake.tables import Table, create_table
 from tests.loader import corpus
+from tests.loader.corpus import stream
 from tests.loader.resuming import assert_resumes_everywhere, assert_same
 
 LENGTH = 200
+KEYS = {
+    *("audio", "num_samples", "label", "row_index"),
+    *("weight", "is_pad", "seed", "epoch", "position"),
+}
 on_shared_table = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -35,9 +40,9 @@ def real_rows(batches: list[Batch]) -> list[int]:
 
 
 def test_a_batch_holds_what_the_rows_hold(table: Table) -> None:
-    loader = Loader(table, columns=("utt_id", "domain"), batch_size=8, num_samples=LENGTH)
+    loader = stream(table, columns=("utt_id", "domain"), batch_size=8, num_samples=LENGTH)
     for batch in loader:
-        assert batch.keys() == BATCH_KEYS | {"utt_id", "domain"}
+        assert batch.keys() == KEYS | {"utt_id", "domain"}
         assert batch["audio"].shape == (8, LENGTH)
         dtypes = {key: value.dtype for key, value in batch.items() if torch.is_tensor(value)}
         assert dtypes == {
@@ -47,6 +52,7 @@ def test_a_batch_holds_what_the_rows_hold(table: Table) -> None:
             "weight": torch.float32,
             "row_index": torch.int64,
             "is_pad": torch.bool,
+            "seed": torch.int64,
         }
         for index, row in enumerate(batch["row_index"].tolist()):
             clip = corpus.clip(row)
@@ -63,11 +69,11 @@ def test_a_batch_holds_what_the_rows_hold(table: Table) -> None:
 
 
 def test_evaluation_reads_heads_in_order(table: Table) -> None:
-    loader = Loader(
+    loader = stream(
         table,
         batch_size=7,
         num_samples=LENGTH,
-        shuffle=False,
+        order="sequential",
         crop="head",
         pad="zeros",
         tail="short",
@@ -82,7 +88,9 @@ def test_evaluation_reads_heads_in_order(table: Table) -> None:
 
 
 def test_whole_clips_are_padded_to_the_longest_of_a_batch(table: Table) -> None:
-    loader = Loader(table, batch_size=5, num_samples=None, shuffle=False, pad="zeros", tail="drop")
+    loader = stream(
+        table, batch_size=5, num_samples=None, order="sequential", pad="zeros", tail="drop"
+    )
     for batch in loader:
         lengths = [corpus.num_samples(row) for row in batch["row_index"].tolist()]
         assert batch["num_samples"].tolist() == lengths
@@ -93,7 +101,7 @@ def test_whole_clips_are_padded_to_the_longest_of_a_batch(table: Table) -> None:
 
 
 def test_clips_are_resampled(table: Table) -> None:
-    (batch,) = Loader(table, batch_size=53, num_samples=None, sample_rate_hz=8000)
+    (batch,) = stream(table, batch_size=53, num_samples=None, sample_rate_hz=8000)
     lengths = [corpus.num_samples(row) / 2 for row in batch["row_index"].tolist()]
     assert np.abs(batch["num_samples"].numpy() - lengths).max() <= 1
 
@@ -108,11 +116,11 @@ def test_clips_are_resampled(table: Table) -> None:
 def test_one_order_for_any_ranks_workers_and_batches(
     table: Table, world_size: int, batch_size: int, num_workers: int, tail: str
 ) -> None:
-    whole = Loader(table, batch_size=53, num_samples=8, num_threads=1, tail=tail)  # type: ignore[arg-type]
+    whole = stream(table, batch_size=53, num_samples=8, num_threads=1, tail=tail)  # type: ignore[arg-type]
     (expected,) = list(whole)
     step_major: list[list[Batch]] = []
     for rank in range(world_size):
-        loader = Loader(
+        loader = stream(
             table,
             batch_size=batch_size,
             num_samples=8,
@@ -120,11 +128,10 @@ def test_one_order_for_any_ranks_workers_and_batches(
             world_size=world_size,
             tail=tail,  # type: ignore[arg-type]
             num_threads=1,
-            prefetch=0,
         )
         own: list[Batch | None] = [None] * len(loader)
         for worker in range(num_workers):
-            made = loader.batches(0, worker=worker, num_workers=num_workers)
+            made = loader.batches(Place(0, 0), worker=worker, num_workers=num_workers)
             own[worker::num_workers] = list(made)
         step_major.append([batch for batch in own if batch is not None])
     read = [batch for step in zip(*step_major, strict=True) for batch in step]
@@ -136,10 +143,10 @@ def test_one_order_for_any_ranks_workers_and_batches(
 
 
 @pytest.mark.parametrize("tail", ["drop", "pad", "short"])
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_resumes_at_every_step(table: Table, tail: str, shuffle: bool) -> None:
+@pytest.mark.parametrize("order", ["exact", "blocks", "sequential"])
+def test_resumes_at_every_step(table: Table, tail: str, order: str) -> None:
     assert_resumes_everywhere(
-        lambda: Loader(
+        lambda: stream(
             table,
             columns=["utt_id"],
             batch_size=5,
@@ -147,7 +154,7 @@ def test_resumes_at_every_step(table: Table, tail: str, shuffle: bool) -> None:
             rank=1,
             world_size=2,
             tail=tail,  # type: ignore[arg-type]
-            shuffle=shuffle,
+            order=order,  # type: ignore[arg-type]
             epoch=3,
             num_threads=1,
         )
@@ -166,8 +173,8 @@ def test_other_ranks_and_batches_read_exactly_the_rest(
     seen: list[int] = []
     for world_size, batch_size, num_steps in [*phases, (3, 4, 1000)]:
         loaders = [
-            Loader(table, batch_size=batch_size, num_samples=8, seed=seed, rank=rank,
-                   world_size=world_size, num_threads=1, prefetch=1)
+            stream(table, batch_size=batch_size, num_samples=8, seed=seed, rank=rank,
+                   world_size=world_size, num_threads=1)
             for rank in range(world_size)
         ]  # fmt: skip
         if state is not None:
@@ -183,12 +190,12 @@ def test_other_ranks_and_batches_read_exactly_the_rest(
                 json.dumps(loader.state_dict()): loader.state_dict() for loader in loaders
             }.values()
     assert sorted(seen) == list(range(53))
-    (whole,) = Loader(table, batch_size=53, num_samples=8, seed=seed)
+    (whole,) = stream(table, batch_size=53, num_samples=8, seed=seed)
     assert seen == whole["row_index"].tolist()
 
 
 def test_epochs_follow_each_other(table: Table) -> None:
-    loader = Loader(table, batch_size=8, num_samples=8)
+    loader = stream(table, batch_size=8, num_samples=8)
     first, second = list(loader), list(loader)
     assert loader.epoch == 2
     assert {batch["epoch"] for batch in second} == {1}
@@ -196,19 +203,19 @@ def test_epochs_follow_each_other(table: Table) -> None:
     assert real_rows(first) != real_rows(second)
     loader.set_epoch(0)
     assert_same(loader, first)
-    assert_same(Loader(table, batch_size=8, num_samples=8, epoch=1), second)
+    assert_same(stream(table, batch_size=8, num_samples=8, epoch=1), second)
     assert len(loader) == len(first) == 7
 
 
 def test_crops_change_from_epoch_to_epoch(table: Table) -> None:
-    loader = Loader(table, batch_size=53, num_samples=8, shuffle=False)
+    loader = stream(table, batch_size=53, num_samples=8, order="sequential")
     (first,), (second,) = list(loader), list(loader)
     assert torch.equal(first["row_index"], second["row_index"])
     assert not torch.equal(first["audio"], second["audio"])
 
 
 def test_breaking_off_and_starting_again(table: Table) -> None:
-    loader = Loader(table, batch_size=4, num_samples=8)
+    loader = stream(table, batch_size=4, num_samples=8)
     before = threading.active_count()
     first = [batch for _, batch in zip(range(3), loader, strict=False)]
     assert threading.active_count() == before
@@ -220,56 +227,59 @@ def test_breaking_off_and_starting_again(table: Table) -> None:
 
 
 def test_a_state_is_of_one_stream_only(table: Table) -> None:
-    state = Loader(table, seed=1).state_dict()
-    assert len(json.dumps(state)) < 400
-    with pytest.raises(InputError, match="seed 1"):
-        Loader(table, seed=2).load_state_dict(state)
-    with pytest.raises(InputError, match="order exact/1"):
-        Loader(table, seed=1, shuffle=False).load_state_dict(state)
+    state = stream(table, seed=1).state_dict()
+    assert len(json.dumps(state)) < 500
+    with pytest.raises(InputError, match=r"seed: 1 \(the state's\) / 2"):
+        stream(table, seed=2).load_state_dict(state)
+    with pytest.raises(InputError, match=r"order: .*exact/1"):
+        stream(table, seed=1, order="sequential").load_state_dict(state)
     chosen = corpus.select(list(range(53)), version=table.version)
-    with pytest.raises(InputError, match="selection None"):
-        Loader(table, seed=1, selection=chosen).load_state_dict(state)
-    with pytest.raises(InputError, match=f"table_version {table.version}"):
-        Loader(table.at(table.version).append(corpus.rows(1)), seed=1).load_state_dict(state)
+    with pytest.raises(InputError, match="selection"):
+        stream(table, seed=1, selection=chosen).load_state_dict(state)
+    longer = table.at(table.version).append(corpus.rows(1))
+    with pytest.raises(InputError, match=f"version: {table.version} "):
+        stream(longer, seed=1).load_state_dict(state)
 
 
 def test_a_selection_gives_its_rows_and_weights(table: Table) -> None:
     chosen = corpus.select([40, 3, 17, 8, 30], version=table.version)
-    (batch,) = Loader(table, selection=chosen, batch_size=5, num_samples=8, shuffle=False)
+    (batch,) = stream(table, selection=chosen, batch_size=5, num_samples=8, order="sequential")
     assert batch["row_index"].tolist() == [40, 3, 17, 8, 30]
     assert batch["weight"].tolist() == [0, 1, 2, 3, 4]
-    (shuffled,) = Loader(table, selection=chosen, batch_size=5, num_samples=8, seed=1)
+    (shuffled,) = stream(table, selection=chosen, batch_size=5, num_samples=8, seed=1)
     weights = dict(zip(shuffled["row_index"].tolist(), shuffled["weight"].tolist(), strict=True))
     assert weights == {40: 0, 3: 1, 17: 2, 8: 3, 30: 4}
 
 
 def test_a_selection_of_other_rows_is_refused(table: Table) -> None:
     with pytest.raises(InputError, match=r"Open the table with \.at\(99\)"):
-        Loader(table, selection=corpus.select([1], version=99))
+        stream(table, selection=corpus.select([1], version=99))
     other = create_table("memory://loader/other", corpus.SCHEMA).append(corpus.rows(53)[20:])
     with pytest.raises(InputError, match="another table"):
-        Loader(other, selection=corpus.select([1, 2], version=other.version))
+        stream(other, selection=corpus.select([1, 2], version=other.version))
     with pytest.raises(InputError, match="33 rows"):
-        Loader(other, selection=corpus.select([1, 50], version=other.version))
+        stream(other, selection=corpus.select([1, 50], version=other.version))
     with pytest.raises(InputError, match="nothing to stream"):
-        Loader(table, selection=corpus.select([], version=table.version))
+        stream(table, selection=corpus.select([], version=table.version))
 
 
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(InputError, match="nothing to stream"):
-        Loader(create_table("memory://loader/empty", corpus.SCHEMA))
+        stream(create_table("memory://loader/empty", corpus.SCHEMA))
 
 
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_audio_that_cannot_be_decoded_is_named(prefetch: int) -> None:
-    broken = create_table(f"memory://loader/broken{prefetch}", corpus.SCHEMA)
+@pytest.mark.parametrize("num_threads", [0, 2])
+def test_audio_that_cannot_be_decoded_is_named(num_threads: int) -> None:
+    broken = create_table(f"memory://loader/broken{num_threads}", corpus.SCHEMA)
     broken = broken.append(corpus.rows(12, broken=9))
-    loader = Loader(broken, batch_size=4, num_samples=8, shuffle=False, prefetch=prefetch)
+    loader = stream(
+        broken, batch_size=4, num_samples=8, order="sequential", num_threads=num_threads
+    )
     batches = iter(loader)
     assert [next(batches)["position"], next(batches)["position"]] == [4, 8]
     with pytest.raises(InputError) as caught:
         next(batches)
-    for part in (broken.uri, f"version {broken.version}", "row 9", "utt_id made/0009"):
+    for part in (broken.uri, f"version {broken.version}", "row 9", "made/0009"):
         assert part in caught.value.where
     assert loader.state_dict()["position"] == 8
 
@@ -277,8 +287,8 @@ def test_audio_that_cannot_be_decoded_is_named(prefetch: int) -> None:
 def test_an_unknown_label_is_named() -> None:
     rows = corpus.rows(2).set_column(2, corpus.SCHEMA.field("label"), [["bonafide", "fake"]])
     table = create_table("memory://loader/labels", corpus.SCHEMA).append(rows)
-    with pytest.raises(InputError, match=r"row 1, utt_id made/0001.*'fake'"):
-        list(Loader(table, num_samples=8))
+    with pytest.raises(InputError, match=r"row 1, made/0001.*'fake'"):
+        list(stream(table, num_samples=8))
 
 
 @pytest.mark.parametrize(
@@ -291,8 +301,10 @@ def test_an_unknown_label_is_named() -> None:
         ({"sample_rate_hz": 0}, "sample_rate_hz is too small"),
         ({"batch_size": 0}, "batch size"),
         ({"epoch": -1}, "epoch is too small"),
-        ({"prefetch": -1}, "prefetch is too small"),
-        ({"num_threads": 0}, "num_threads is too small"),
+        ({"order": "random"}, "order"),
+        ({"made_bytes": -1}, "made_bytes is too small"),
+        ({"num_threads": -1}, "num_threads is too small"),
+        ({"on_bad": "skip"}, "on_bad is unknown"),
         ({"rank": 1}, "rank 1, world_size 1"),
         ({"columns": ["label"]}, "name of something every batch holds"),
         ({"columns": ["domian"]}, "Did you mean domain"),
@@ -302,24 +314,24 @@ def test_impossible_arguments_are_refused(
     table: Table, arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        Loader(table, **arguments)  # type: ignore[arg-type]
+        stream(table, **arguments)  # type: ignore[arg-type]
 
 
 def test_a_table_without_audio_is_refused() -> None:
     schema = corpus.SCHEMA.remove(3)
     with pytest.raises(SchemaError, match="no column 'audio'"):
-        Loader(create_table("memory://loader/mute", schema))
+        stream(create_table("memory://loader/mute", schema))
 
 
 def test_ranks_come_from_torchrun(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    told = Loader(table, rank=2, world_size=3, batch_size=4, num_samples=8)
-    assert_same(Loader(table, batch_size=4, num_samples=8), told)
-    assert len(Loader(table, rank=0, world_size=1, batch_size=53)) == 1
+    told = stream(table, rank=2, world_size=3, batch_size=4, num_samples=8)
+    assert_same(stream(table, batch_size=4, num_samples=8), told)
+    assert len(stream(table, rank=0, world_size=1, batch_size=53)) == 1
     monkeypatch.setenv("RANK", "two")
     with pytest.raises(InputError, match="RANK"):
-        Loader(table)
+        stream(table)
 
 
 def test_from_a_lake_by_name(tmp_path: Path) -> None:
@@ -328,26 +340,17 @@ def test_from_a_lake_by_name(tmp_path: Path) -> None:
     made = lake.create("corpus", corpus.SCHEMA, lineage=lineage).append(corpus.rows(20))
     lake.save_selection(corpus.select([3, 5], version=made.version), lineage)
     lake["corpus"].append(corpus.rows(1))
-    assert Loader.from_lake(lake, "corpus").num_examples == 21
-    loader = Loader.from_lake(lake, "corpus", selection="chosen", batch_size=2, num_samples=8)
+    assert Loader(Utterances.from_lake(lake, "corpus")).num_examples == 21
+    source = Utterances.from_lake(lake, "corpus", selection="chosen", num_samples=8)
+    loader = Loader(source, batch_size=2)
     (batch,) = loader
     assert sorted(batch["row_index"].tolist()) == [3, 5]
-    assert loader.state_dict()["table_version"] == made.version
+    assert str(made.version) in json.dumps(loader.state_dict()["identity"])
     with pytest.raises(NotFoundError):
-        Loader.from_lake(lake, "corpus", selection="chosn")
+        Utterances.from_lake(lake, "corpus", selection="chosn")
     lake.create("other", corpus.SCHEMA, lineage=lineage)
     with pytest.raises(LakeError, match="one of corpus"):
-        Loader.from_lake(lake, "other", selection="chosen")
-
-
-def test_from_lake_takes_what_the_loader_takes() -> None:
-    own = inspect.signature(Loader).parameters
-    by_name = inspect.signature(Loader.from_lake).parameters
-    assert list(by_name) == ["lake", *own]
-    shared = own.keys() - {"table", "selection"}
-    assert {name: by_name[name].default for name in shared} == {
-        name: own[name].default for name in shared
-    }
+        Utterances.from_lake(lake, "other", selection="chosen")
 
 
 _EPOCHS = """
@@ -355,12 +358,13 @@ import subprocess
 import sys
 import threading
 import psutil
-from datalake.loader import Loader
+from datalake.loader import Loader, Utterances
 from datalake.tables import create_table
 from tests.loader import corpus
+from tests.loader.corpus import stream
 
 table = create_table("memory://loader/flat", corpus.SCHEMA, format="memory").append(corpus.rows(53))
-loader = Loader(table, batch_size=16, num_samples=64600)
+loader = corpus.stream(table, batch_size=16, num_samples=64600)
 process = psutil.Process()
 for num_epochs in (4, 20):
     for _ in range(num_epochs):

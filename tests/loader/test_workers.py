@@ -11,9 +11,10 @@ from torch.utils.data import DataLoader
 
 from datalake.errors import InputError
 from datalake.loader import Loader
-from datalake.loader.assembly import Batch
+from datalake.loader.stream import Batch
 from datalake.tables import Table, create_table
 from tests.loader import corpus
+from tests.loader.corpus import stream as stream_of
 from tests.loader.resuming import assert_same
 
 # Lance warns at every fork of a process that imported it. What is read here in forks is in memory.
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 def make(table: Table, **changes: int) -> Loader:
     arguments = {"batch_size": 6, "num_samples": 50, "rank": 0, "world_size": 2} | changes
-    return Loader(table, columns=["utt_id"], **arguments)  # type: ignore[arg-type]
+    return stream_of(table, columns=["utt_id"], **arguments)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
@@ -109,7 +110,7 @@ def test_passes_through_spawned_workers(stored: Table) -> None:
 
 
 def test_other_ranks_and_workers_read_exactly_the_rest(table: Table) -> None:
-    (whole,) = Loader(table, batch_size=53, num_samples=50)
+    (whole,) = stream_of(table, batch_size=53, num_samples=50)
     seen = []
     first = make(table, batch_size=4, world_size=1)
     stream = first.dataloader(num_workers=2, multiprocessing_context="fork")
@@ -127,21 +128,27 @@ def test_other_ranks_and_workers_read_exactly_the_rest(table: Table) -> None:
 def test_a_worker_names_what_it_cannot_decode() -> None:
     table = create_table("memory://workers/broken", corpus.SCHEMA)
     table = table.append(corpus.rows(8, broken=5))
-    loader = Loader(table, batch_size=2, num_samples=8, shuffle=False)
+    loader = stream_of(table, batch_size=2, num_samples=8, order="sequential")
     stream = iter(loader.dataloader(num_workers=2, multiprocessing_context="fork"))
     assert [next(stream)["position"], next(stream)["position"]] == [2, 4]
     with pytest.raises(InputError) as caught:
         next(stream)
-    assert caught.value.what == "An utterance cannot be decoded"
-    assert caught.value.where.endswith("row 5, utt_id made/0005")
+    assert caught.value.what == "A row makes no example"
+    assert caught.value.where.endswith("row 5, made/0005")
 
 
-def test_a_fork_does_not_read_lance(stored: Table) -> None:
-    loader = make(stored)
-    with pytest.raises(InputError, match="multiprocessing_context='spawn'"):
-        loader.dataloader(num_workers=1, multiprocessing_context="fork")
-    batches = DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")
-    assert "multiprocessing_context='spawn'" in refusal(batches)
+def test_a_fork_reads_lance_that_was_prepared(stored: Table) -> None:
+    expected = list(make(stored))
+    stream = make(stored).dataloader(num_workers=2, multiprocessing_context="fork")
+    assert_same(stream, expected)
+
+
+def test_an_unprepared_fork_of_lance_says_what_to_do(tmp_path: Path) -> None:
+    unread = create_table(tmp_path / "corpus.lance", corpus.SCHEMA).append(corpus.rows(20))
+    batches = DataLoader(
+        make(unread), batch_size=None, num_workers=1, multiprocessing_context="fork"
+    )
+    assert "spawn" in refusal(batches)
 
 
 def test_a_fork_reads_delta(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ class SharedMemory:
     """
 
     def __init__(self) -> None:
+        # By the array's id, which nothing else may get: so the arrays are kept.
         self._tensors: dict[int, torch.Tensor] = {}
+        self._arrays: list[npt.NDArray[Any]] = []
 
     def allocate(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An uninitialised array."""
@@ -72,14 +74,16 @@ class SharedMemory:
         )
         tensor = tensor.resize_(tuple(shape))
         array: npt.NDArray[Any] = tensor.numpy()
-        self._tensors[id(array)] = tensor
+        self._tensors[id(array)], self._arrays = tensor, [*self._arrays, array]
         return array
 
     def tensors(self, columns: Columns) -> Columns:
         """The batch with its arrays as tensors, those of this memory as they lie there."""
-        return _mapped(
-            columns, lambda array: self._tensors.get(id(array), None) or torch.from_numpy(array)
-        )
+        return _mapped(columns, self._tensor)
+
+    def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
+        tensor = self._tensors.get(id(array))
+        return torch.from_numpy(array) if tensor is None else tensor
 
 
 def copied(

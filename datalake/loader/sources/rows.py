@@ -113,6 +113,11 @@ class Rows:
         return cls(table, columns, selection=found, as_array=as_array, fill=fill, cache=cache)
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """What it reads."""
+        return (self.table,)
+
+    @property
     def num_rows(self) -> int:
         """Rows of the version."""
         return self._reader.num_rows

@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datalake.loader.order.order import Indices
 from datalake.loader.order.hashing import Words
+from datalake.loader.order.order import Indices
+from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 
 __all__ = ["Allocate", "BadRow", "BadRowsError", "Columns", "Prefetch", "Source"]
@@ -64,6 +65,11 @@ class Source(Protocol):
     Thread-safe and picklable. What `read` gives for a row follows from the row and its word alone:
     neither from the rows read beside it, nor from the worker, nor from what was read before.
     """
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What it reads, at its versions."""
+        ...
 
     @property
     def num_rows(self) -> int:

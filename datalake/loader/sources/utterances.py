@@ -138,6 +138,11 @@ class Utterances:
         )
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """What it reads."""
+        return (self.table,)
+
+    @property
     def num_rows(self) -> int:
         """Rows of the version."""
         return self._reader.num_rows

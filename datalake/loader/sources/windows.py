@@ -30,6 +30,7 @@ from datalake.loader.sources.source import (
     Prefetch,
 )
 from datalake.quarantine import Reason
+from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 from datalake.video import BadVideo
 
@@ -105,6 +106,12 @@ class EpisodeWindows:
     def windows(self) -> Windows:
         """What is read around each frame; its `episode_rows` chooses rows by episode."""
         return self._windows
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What it reads."""
+        episodes = self._windows.episodes
+        return (episodes.episodes, episodes.frames, episodes.videos)
 
     @property
     def num_rows(self) -> int:
