@@ -134,15 +134,15 @@ class Cameras:
     def expect(self, wanted: Wanted) -> None:
         """These pictures will be asked for soon; whoever gets to their group decodes them too.
 
-        Takes some microseconds a picture. Without `decoded_bytes` it does nothing.
-
-        Raises:
-            InputError: as `pictures`.
+        Takes some microseconds a picture. Without `decoded_bytes` it does nothing. What is wrong
+        with them is left to `pictures`.
         """
+        if self._process != os.getpid():
+            self._begin()
         if self._kept is not None:
             for name in wanted:
                 nothing = np.empty((0, 0, 0, 3), np.uint8)
-                for group in self._groups(name, *wanted[name], nothing, None):
+                for group in self._groups(name, *wanted[name], nothing, []):
                     self._kept.expect((group.video, n) for n in group.numbers.tolist())
 
     def pictures(

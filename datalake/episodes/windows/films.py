@@ -137,7 +137,7 @@ class Films:
         if self._mapped is not None:
             view = self._mapped.views(np.array([row]))[0]
             if view is not None:
-                return memoryview(view), 0
+                return view.data, 0
         with self.meter.during("store", f"video {row} of {self._videos.uri}"):
             data = memoryview(self._videos.take([row], ["video"])["video"][0].as_buffer())
         return data, len(data)

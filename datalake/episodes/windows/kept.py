@@ -13,6 +13,8 @@ __all__ = ["FrameKey", "KeptFrames"]
 FrameKey: TypeAlias = tuple[int, int]
 """A row of the videos table, and the number of a frame in it."""
 
+_Frames: TypeAlias = OrderedDict[FrameKey, tuple[Any, int]]
+
 # What is expected is remembered for so many frames, should nobody ever come for them.
 _MOST_EXPECTED: Final = 1 << 20
 
@@ -20,22 +22,23 @@ _MOST_EXPECTED: Final = 1 << 20
 class KeptFrames:
     """Frames as the decoder left them, up to so many bytes. Thread-safe.
 
-    To get to one frame means to decode others of its group of pictures. They stay until they are
-    used, for an epoch wants each frame about once: those that were used go first, then the oldest.
-    A frame that is expected counts as not used.
+    To get to one frame means to decode others of its group of pictures. An epoch wants each frame
+    about once, so those that were used go first, then the oldest of those that only passed by, and
+    last what is expected: of that the newest, since the others are waited for longer.
     """
 
     def __init__(self, budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
-        self._fresh: OrderedDict[FrameKey, tuple[Any, int]] = OrderedDict()
-        self._used: OrderedDict[FrameKey, tuple[Any, int]] = OrderedDict()
+        self._used: _Frames = OrderedDict()
+        self._passed: _Frames = OrderedDict()
+        self._awaited: _Frames = OrderedDict()
         self._expected: OrderedDict[FrameKey, int] = OrderedDict()
         self._turns: dict[tuple[int, int], tuple[Lock, int]] = {}
         self._num_bytes = 0
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._fresh) + len(self._used)
+        return len(self._used) + len(self._passed) + len(self._awaited)
 
     @property
     def num_bytes(self) -> int:
@@ -45,34 +48,38 @@ class KeptFrames:
     def take(self, key: FrameKey) -> Any | None:
         """A kept frame, which counts as used then; None where it has to be decoded."""
         with self._lock:
-            is_expected = self._came(key)
-            found = self._fresh.pop(key, None) or self._used.pop(key, None)
-            if found is None:
+            self._came(key)
+            if (found := self._pop(key)) is None:
                 return None
-            (self._fresh if is_expected else self._used)[key] = found
+            (self._awaited if key in self._expected else self._used)[key] = found
             return found[0]
 
     def put(self, key: FrameKey, frame: Any, *, is_used: bool) -> None:
         """Keep a frame that was just decoded, and drop others beyond the budget."""
         num_bytes = sum(plane.buffer_size for plane in frame.planes)
         with self._lock:
-            for kept in (self._fresh, self._used):
-                if old := kept.pop(key, None):
-                    self._num_bytes -= old[1]
-            is_fresh = not is_used or key in self._expected
-            (self._fresh if is_fresh else self._used)[key] = frame, num_bytes
+            if (old := self._pop(key)) is not None:
+                self._num_bytes -= old[1]
+            kept = self._used if is_used else self._passed
+            (self._awaited if key in self._expected else kept)[key] = frame, num_bytes
             self._num_bytes += num_bytes
             while self._num_bytes > self.budget_bytes:
-                _, (_, dropped) = (self._used or self._fresh).popitem(last=False)
-                self._num_bytes -= dropped
+                dropped = (
+                    self._used.popitem(last=False)
+                    if self._used
+                    else self._passed.popitem(last=False)
+                    if self._passed
+                    else self._awaited.popitem()
+                )
+                self._num_bytes -= dropped[1][1]
 
     def expect(self, keys: Iterable[FrameKey]) -> None:
         """These frames will be taken soon, once for each time they are named."""
         with self._lock:
             for key in keys:
                 self._expected[key] = self._expected.get(key, 0) + 1
-                if key in self._used:
-                    self._fresh[key] = self._used.pop(key)
+                if (found := self._pop(key)) is not None:
+                    self._awaited[key] = found
             while len(self._expected) > _MOST_EXPECTED:
                 self._expected.popitem(last=False)
 
@@ -82,7 +89,7 @@ class KeptFrames:
             if not self._expected:
                 return []
             keys = [(video, number) for number in numbers]
-            return [key[1] for key in keys if key in self._expected and key not in self._fresh]
+            return [key[1] for key in keys if key in self._expected and key not in self._awaited]
 
     @contextmanager
     def turn(self, video: int, group: int) -> Iterator[None]:
@@ -100,9 +107,14 @@ class KeptFrames:
                 if num_waiting > 1:
                     self._turns[key] = lock, num_waiting - 1
 
-    def _came(self, key: FrameKey) -> bool:
-        """Somebody came for a frame; whether somebody else is expected."""
+    def _pop(self, key: FrameKey) -> tuple[Any, int] | None:
+        for frames in (self._awaited, self._passed, self._used):
+            if key in frames:
+                return frames.pop(key)
+        return None
+
+    def _came(self, key: FrameKey) -> None:
+        """Somebody came for a frame that may be expected by others still."""
         count = self._expected.pop(key, 0) - 1
         if count > 0:
             self._expected[key] = count
-        return count > 0
