@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from datalake.blocks.opened import Block
@@ -16,12 +17,14 @@ class OpenBlocks:
     """Open blocks by column and number. Thread-safe; looking one up takes no lock.
 
     Args:
-        most_mapped: bytes of blocks that lie in the cache, which cannot evict them meanwhile.
+        most_mapped: gives the bytes of blocks that lie in the cache, which cannot evict them
+            meanwhile. Asked once there is such a block, so that the cache is not opened in vain.
         most_memory: bytes of blocks that lie in this process's memory.
     """
 
-    def __init__(self, *, most_mapped: int, most_memory: int) -> None:
-        self._most = {True: most_mapped, False: most_memory}
+    def __init__(self, *, most_mapped: Callable[[], int], most_memory: int) -> None:
+        self._most_mapped = most_mapped
+        self._most_memory = most_memory
         self._lock = threading.Lock()
         self._blocks: dict[tuple[str, int], Block] = {}
         # In the order of opening; one that is used again meanwhile gets a second chance.
@@ -42,6 +45,7 @@ class OpenBlocks:
     ) -> None:
         """Keep a block open, and close those for which there is no room then."""
         place = (column, number)
+        most_bytes = self._most_mapped() if is_mapped else self._most_memory
         with self._lock:
             for kind, known in self._sizes.items():
                 self._num_bytes[kind] -= known.pop(place, 0)
@@ -50,7 +54,7 @@ class OpenBlocks:
             sizes[place] = num_bytes
             self._num_bytes[is_mapped] += num_bytes
             while len(sizes) > 1 and (
-                len(sizes) > _MOST_BLOCKS or self._num_bytes[is_mapped] > self._most[is_mapped]
+                len(sizes) > _MOST_BLOCKS or self._num_bytes[is_mapped] > most_bytes
             ):
                 oldest, held = next(iter(sizes.items()))
                 del sizes[oldest]

@@ -84,7 +84,7 @@ class TableBlocks:
         self._identity = _identity(table, origin)
         self._interned: dict[str, str] = {}
         self._open = OpenBlocks(
-            most_mapped=_MOST_OPEN_BYTES if cache is None else _open_bytes(cache),
+            most_mapped=lambda: _MOST_OPEN_BYTES if cache is None else _open_bytes(cache),
             most_memory=_MOST_MEMORY_BYTES,
         )
         self._loose = LooseRows(ahead_bytes)
@@ -308,14 +308,15 @@ class TableBlocks:
 
 def _open_bytes(cache: BlockCache) -> int:
     """Bytes of blocks kept open, which cannot be evicted: an eighth of the cache's."""
-    budget = getattr(cache, "budget_bytes", None) or getattr(cache, "_budget_bytes", None)
-    return _MOST_OPEN_BYTES if budget is None else min(_MOST_OPEN_BYTES, int(budget) // 8)
+    try:
+        return min(_MOST_OPEN_BYTES, cache.budget_bytes // 8)
+    except OSError:
+        return _MOST_OPEN_BYTES  # It keeps nothing, and says so itself.
 
 
 def _identity(table: Table, origin: Origin) -> str:
-    """What tells a table from one that lay in its place before, or lies in another store."""
+    """What tells a version from one that lay in its place before, or lies in another store."""
     parts = [str(table.count_rows()), str(table.num_bytes()), origin.store]
-    if not origin.is_remote and table.capabilities.survives_process:
-        # On a store this would cost a request a tag.
-        parts.append(table.info().created_at.isoformat())
+    if table.capabilities.survives_process:  # Tables in memory have no blocks on a disk.
+        parts.append(table.fingerprint())
     return f" of {', '.join(filter(None, parts))}"

@@ -102,6 +102,10 @@ class TableHandle(ABC):
         """Bytes of the data files of this version."""
 
     @abstractmethod
+    def fingerprint(self) -> str:
+        """What tells this version's rows from those that had its uri and number before."""
+
+    @abstractmethod
     def _read(
         self,
         columns: list[str],

@@ -278,6 +278,11 @@ class LanceTable(TableHandle):
         with translated(self._location, "Reading the manifest"):
             return int(self._dataset.get_version()["metadata"]["total_files_size"])
 
+    def fingerprint(self) -> str:
+        """When the version was committed, to the microsecond: in the manifest, read at opening."""
+        with translated(self._location, "Reading the manifest"):
+            return _in_utc(self._dataset.get_version()["timestamp"]).isoformat()
+
     def _read(
         self,
         columns: list[str],

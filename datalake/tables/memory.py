@@ -168,6 +168,10 @@ class MemoryTable(TableHandle):
         """Bytes of the rows' Arrow buffers."""
         return int(self._rows.nbytes)
 
+    def fingerprint(self) -> str:
+        """When the version was made."""
+        return self.info().created_at.isoformat()
+
     def _where(self, predicate: Node | None) -> Positions:
         if predicate is None:
             return np.arange(self._num_rows())

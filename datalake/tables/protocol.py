@@ -144,6 +144,14 @@ class Table(Protocol):
         """Bytes of the data files of this version (zero for none, approximate for memory)."""
         ...
 
+    def fingerprint(self) -> str:
+        """What tells this version's rows from those that had its uri and number before.
+
+        A table may be dropped and made anew in the same place. Equal in every process and for
+        every handle on the version; costs no request to a store once its rows are counted.
+        """
+        ...
+
     def scan(
         self,
         columns: Sequence[str] | None = None,

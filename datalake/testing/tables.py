@@ -222,6 +222,15 @@ class TableContract:
         assert table.count_rows() == 10
         assert table.num_bytes() > 0
 
+    def test_the_fingerprint_is_of_the_version(self, table: Table) -> None:
+        known = table.fingerprint()
+        later = table.append(rows(10, 12))
+        assert later.fingerprint() != known
+        assert {table.fingerprint(), later.at(table.version).fingerprint()} == {known}
+        # Another table of the same rows, commits and sizes.
+        twin = self.make_table(SCHEMA).append(rows(0, 6)).append(rows(6, 10))
+        assert twin.fingerprint() != known
+
     def test_the_schema_is_the_one_declared(self, table: Table) -> None:
         assert table.schema.equals(SCHEMA, check_metadata=True)
         assert table.at().schema.equals(SCHEMA, check_metadata=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.reader import TableReader
 from datalake.errors import StoreError
-from datalake.tables import open_table
+from datalake.tables import drop_table, open_table
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 from datalake.uri import Location, StorageOptions
@@ -123,6 +124,23 @@ def test_a_store_that_only_refuses(table: Table, store: SlowStore, tmp_path: Pat
     store.refuse(fraction=1.0)
     with pytest.raises(StoreError, match=r"kept refusing.*label of s3://.*refusals within"):
         reader.texts("label", np.arange(5))
+
+
+@pytest.mark.parametrize("table_format", ["lance", "delta"])
+def test_a_table_made_anew_in_its_place(store: SlowStore, tmp_path: Path, table_format: str) -> None:
+    where, cache = Location(f"s3://lake/anew.{table_format}", store.options), BlockCache(tmp_path)
+    alike = []
+    for value in (1.0, 2.0):
+        data = pa.table({"n": [value] * 10})
+        made.table(where, data, table_format=table_format)
+        store.counts(reset=True)
+        table = open_table(where, format=table_format)
+        reader = TableReader(table, cache=cache)
+        assert store.counts()["requests"] < 20
+        assert reader.numbers("n", np.arange(10)).tolist() == [value] * 10
+        alike.append((table.uri, table.version, table.count_rows(), table.num_bytes()))
+        drop_table(where)
+    assert alike[0] == alike[1]
 
 
 def test_another_store_of_that_name_is_another(

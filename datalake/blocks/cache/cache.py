@@ -143,6 +143,15 @@ class BlockCache:
         """Where the blocks are."""
         return self._directory
 
+    @property
+    def budget_bytes(self) -> int:
+        """The most that files may take; the default is worked out once the directory is opened.
+
+        Raises:
+            OSError: none was given, and the directory cannot be used.
+        """
+        return self._open().budget_bytes if self._budget_bytes is None else self._budget_bytes
+
     def get(
         self, key: Key, make: Callable[[], pa.RecordBatch], *, meter: Meter | None = None
     ) -> pa.RecordBatch:

@@ -385,7 +385,7 @@ class Windows:
     def _places(self, cache: BlockCache | None) -> dict[str, DecodedPictures]:
         """Where the decoded pictures of each feature are kept."""
         cache = BlockCache() if cache is None else cache
-        budget_bytes = cache.stats().budget_bytes
+        budget_bytes = cache.budget_bytes
         features = [f for f in self.features if f.dtype in ("image", "video")]
         found: dict[str, DecodedPictures] = {}
         for feature in features:

@@ -224,7 +224,7 @@ class KeptClips:
 
 def _budget_bytes(cache: BlockCache) -> int:
     try:
-        return cache.stats().budget_bytes
+        return cache.budget_bytes
     except OSError:
         return 0  # It keeps nothing, and says so itself.
 
