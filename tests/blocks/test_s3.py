@@ -127,7 +127,9 @@ def test_a_store_that_only_refuses(table: Table, store: SlowStore, tmp_path: Pat
 
 
 @pytest.mark.parametrize("table_format", ["lance", "delta"])
-def test_a_table_made_anew_in_its_place(store: SlowStore, tmp_path: Path, table_format: str) -> None:
+def test_a_table_made_anew_in_its_place(
+    store: SlowStore, tmp_path: Path, table_format: str
+) -> None:
     where, cache = Location(f"s3://lake/anew.{table_format}", store.options), BlockCache(tmp_path)
     alike = []
     for value in (1.0, 2.0):
