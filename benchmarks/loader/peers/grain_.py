@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grain
 import numpy as np
 import torch
 from absl import flags, logging
@@ -77,8 +78,6 @@ class _Unpack:
 
 def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) -> Any:
     """The stream of an epoch."""
-    import grain
-
     logging.set_verbosity(logging.ERROR)
     if not flags.FLAGS.is_parsed():
         flags.FLAGS(sys.argv[:1])

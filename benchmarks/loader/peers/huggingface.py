@@ -6,9 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from benchmarks.loader.data import CHUNK, opened
 from benchmarks.loader.peers.arrow import batches, schema
@@ -25,8 +27,6 @@ def place(folder: Path, dataset: str, variant: str) -> Path:
 
 def write(folder: Path, dataset: str, variant: str) -> None:
     """Arrow files by datasets' own writer, or Parquet in row groups of 256."""
-    import datasets
-
     data, target = opened(folder / "data", dataset), place(folder, dataset, variant)
     rows = batches(data, schema(dataset))
     target.mkdir(parents=True)
@@ -60,9 +60,6 @@ class _Collate:
 
 def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) -> Any:
     """The stream of an epoch."""
-    import datasets
-    from torchdata.stateful_dataloader import StatefulDataLoader
-
     datasets.disable_progress_bars()
     source, work = place(folder, dataset, variant), _Collate(dataset, mode)
     if variant == "hf_arrow":

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import lance
 import numpy as np
 import pyarrow as pa
 import torch
@@ -33,8 +34,6 @@ def place(folder: Path, dataset: str, variant: str) -> Path:
 
 def write(folder: Path, dataset: str, variant: str) -> None:
     """Fragments of about a thousand rows; frames hold their own action alone."""
-    import lance
-
     columns = schema(dataset, chunks=False)
     if variant == "lance_nc":
         plain = {"lance-encoding:compression": "none"}
@@ -50,8 +49,6 @@ def write(folder: Path, dataset: str, variant: str) -> None:
 
 class _Take(Dataset):  # type: ignore[type-arg]
     def __init__(self, source: Path, dataset: str, mode: str) -> None:
-        import lance
-
         self.source, self.dataset, self.mode = str(source), dataset, mode
         self.num_rows = lance.dataset(self.source).count_rows()
         self.opened: Any = None
@@ -60,8 +57,6 @@ class _Take(Dataset):  # type: ignore[type-arg]
         return int(self.num_rows)
 
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
-        import lance
-
         if self.opened is None:
             self.opened = lance.dataset(self.source)
             if self.dataset == "frames":

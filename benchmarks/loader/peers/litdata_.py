@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import litdata
+
 from benchmarks.loader.data import opened
 from benchmarks.loader.work import BATCH, collate, sample
 
@@ -32,8 +34,6 @@ def write(folder: Path, dataset: str, variant: str) -> None:
     # Its own work folders: it empties the default ones of whatever lies there.
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(folder / "litdata-work" / "cache")
     os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(folder / "litdata-work" / "data")
-    import litdata
-
     litdata.optimize(
         fn=functools.partial(_record, folder=folder, dataset=dataset),
         inputs=list(range(len(_data(folder, dataset)))),
@@ -48,8 +48,6 @@ def write(folder: Path, dataset: str, variant: str) -> None:
 
 def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) -> Any:
     """The stream of an epoch."""
-    import litdata
-
     work = sample(dataset, mode)
 
     class Dataset(litdata.StreamingDataset):  # type: ignore[misc]

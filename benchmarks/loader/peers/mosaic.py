@@ -11,6 +11,25 @@ from typing import Any
 from benchmarks.loader.data import CHUNK, opened
 from benchmarks.loader.work import BATCH, collate, sample
 
+
+def _stand_in_for_torchvision() -> None:
+    """Streaming imports it for data sets of pictures, which are not used here; it wants CUDA."""
+    package = types.ModuleType("torchvision")
+    # Who only asks whether it is installed looks for this.
+    package.__spec__ = ModuleSpec("torchvision", None)
+    for name, part in (("datasets", "VisionDataset"), ("transforms.functional", "to_tensor")):
+        module = types.ModuleType(f"torchvision.{name}")
+        setattr(module, part, type(part, (), {}))
+        sys.modules[module.__name__] = module
+    sys.modules["torchvision"] = package
+    sys.modules["torchvision.transforms"] = types.ModuleType("torchvision.transforms")
+
+
+_stand_in_for_torchvision()
+
+import streaming.base.util  # noqa: E402
+from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+
 VARIANTS = ("mosaic",)
 
 _COLUMNS = {
@@ -34,24 +53,8 @@ def place(folder: Path, dataset: str, _variant: str) -> Path:
     return folder / "mosaic" / dataset
 
 
-def _stand_in_for_torchvision() -> None:
-    """Streaming imports it for data sets of pictures, which are not used here; it wants CUDA."""
-    package = types.ModuleType("torchvision")
-    # Who only asks whether it is installed looks for this.
-    package.__spec__ = ModuleSpec("torchvision", None)
-    for name, part in (("datasets", "VisionDataset"), ("transforms.functional", "to_tensor")):
-        module = types.ModuleType(f"torchvision.{name}")
-        setattr(module, part, type(part, (), {}))
-        sys.modules[module.__name__] = module
-    sys.modules["torchvision"] = package
-    sys.modules["torchvision.transforms"] = types.ModuleType("torchvision.transforms")
-
-
 def write(folder: Path, dataset: str, variant: str) -> None:
     """Shards of 64 MB."""
-    _stand_in_for_torchvision()
-    from streaming import MDSWriter
-
     data = opened(folder / "data", dataset)
     target = str(place(folder, dataset, variant))
     with MDSWriter(out=target, columns=_COLUMNS[dataset], size_limit=64 << 20) as writer:
@@ -61,10 +64,6 @@ def write(folder: Path, dataset: str, variant: str) -> None:
 
 def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) -> Any:
     """The stream of an epoch."""
-    _stand_in_for_torchvision()
-    import streaming.base.util
-    from streaming import StreamingDataLoader, StreamingDataset
-
     streaming.base.util.clean_stale_shared_memory()
     work = sample(dataset, mode)
 

@@ -10,8 +10,7 @@
 
 from __future__ import annotations
 
-import io
-import wave
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.loader.data import CHUNK, CROP, RATE_HZ, Audio, Records, opened
+from benchmarks.loader.peers.our_episodes import source_of, write_episodes
 from benchmarks.loader.work import BATCH
+from datalake.loader import Loader, Rows, Utterances
 from datalake.schema import UTTERANCES, media_field
 from datalake.tables import create_table, open_table
 
@@ -53,48 +54,58 @@ def write(folder: Path, dataset: str, variant: str) -> None:
         table = create_table(target / "records.lance", schema)
         table.append(pa.RecordBatchReader.from_batches(schema, batches))
     else:
-        from benchmarks.loader.peers.our_episodes import write_episodes
-
         write_episodes(data, target)
+
+
+def _records(data: Records, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for begin in range(0, len(data), _ROWS_A_BATCH):
+        records = [data.record(row) for row in range(begin, begin + _ROWS_A_BATCH)]
+        columns = [[record[name] for record in records] for name in schema.names]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        )
 
 
 def _utterances(data: Audio) -> Iterator[pa.RecordBatch]:
     for begin in range(0, len(data), _ROWS_A_BATCH):
-        rows = []
-        for row in range(begin, min(begin + _ROWS_A_BATCH, len(data))):
-            record = data.record(row)
-            bonafide = record["generator"] == "bonafide"
-            rows.append(
-                {
-                    "utt_id": f"bench/{record['id']}",
-                    "source": "bench",
-                    "generator": None if bonafide else record["generator"],
-                    "label": "bonafide" if bonafide else "spoof",
-                    "domain": "bench" if bonafide else f"bench/{record['generator']}",
-                    "duration_s": len(data.clip(row)) / RATE_HZ,
-                    "sample_rate_hz": RATE_HZ,
-                    "num_channels": 1,
-                    "codec": "pcm_s16le",
-                    "audio": _wave(record["audio"]),
-                }
-            )
-        yield pa.RecordBatch.from_pylist(rows, UTTERANCES)
+        rows = range(begin, min(begin + _ROWS_A_BATCH, len(data)))
+        records = [data.record(row) for row in rows]
+        systems = [record["generator"] for record in records]
+        spoof = [system != "bonafide" for system in systems]
+        columns: dict[str, Any] = {
+            "utt_id": [f"bench/{record['id']}" for record in records],
+            "source": ["bench"] * len(rows),
+            "generator": [
+                s if is_spoof else None for s, is_spoof in zip(systems, spoof, strict=True)
+            ],
+            "label": ["spoof" if is_spoof else "bonafide" for is_spoof in spoof],
+            "domain": [
+                f"bench/{s}" if is_spoof else "bench"
+                for s, is_spoof in zip(systems, spoof, strict=True)
+            ],
+            "duration_s": [len(data.clip(row)) / RATE_HZ for row in rows],
+            "sample_rate_hz": [RATE_HZ] * len(rows),
+            "num_channels": [1] * len(rows),
+            "codec": ["pcm_s16le"] * len(rows),
+            "audio": [_wave(record["audio"]) for record in records],
+        }
+        arrays = [
+            pa.array(columns.get(field.name, [None] * len(rows)), field.type)
+            for field in UTTERANCES
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=UTTERANCES)
 
 
 def _wave(samples: bytes) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(RATE_HZ)
-        out.writeframes(samples)
-    return file.getvalue()
+    """A WAV file of 16-bit samples."""
+    size = len(samples)
+    form = struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, 2 * RATE_HZ, 2, 16)
+    head = b"RIFF" + struct.pack("<I", 36 + size) + b"WAVEfmt " + form
+    return b"".join((head, b"data", struct.pack("<I", size), samples))
 
 
 def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) -> Any:
     """The stream of an epoch."""
-    from datalake.loader import Loader, Rows, Utterances
-
     target = place(folder, dataset, variant)
     if dataset == "audio":
         table = open_table(target / "corpus.lance")
@@ -103,8 +114,6 @@ def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) ->
         table = open_table(target / "records.lance")
         source = Rows(table, ["label", "data"], as_array={"data": "int16"})
     else:
-        from benchmarks.loader.peers.our_episodes import source_of
-
         source = source_of(target, CHUNK, decode=mode == "jpeg", keep=variant.endswith("decoded"))
     order = "blocks" if variant.endswith("blocks") else "exact"
     loader = Loader(source, batch_size=BATCH, order=order, seed=1, num_threads=workers or 1)
@@ -123,8 +132,8 @@ def _named(loader: Any) -> Iterator[dict[str, Any]]:
         if "observation.state" in batch:
             batch["state"] = batch["observation.state"]
             batch["cam0"], batch["cam1"] = (
-                batch["observation.images.0"],
-                batch["observation.images.1"],
+                batch["observation.images.cam0"],
+                batch["observation.images.cam1"],
             )
         yield batch
         # Nothing of it may be held while the next one is made.

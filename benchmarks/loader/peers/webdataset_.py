@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import webdataset
 
 from benchmarks.loader.data import CHUNK, opened
 from benchmarks.loader.work import BATCH, collate, sample
@@ -23,8 +24,6 @@ def place(folder: Path, dataset: str, _variant: str) -> Path:
 
 def write(folder: Path, dataset: str, variant: str) -> None:
     """Tar files of 64 MB."""
-    import webdataset
-
     data, target = opened(folder / "data", dataset), place(folder, dataset, variant)
     target.mkdir(parents=True)
     pattern = str(target / "s-%05d.tar")
@@ -57,8 +56,6 @@ class _Unpack:
 
 def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) -> Any:
     """The stream of an epoch."""
-    import webdataset
-
     shards = sorted(str(path) for path in place(folder, dataset, variant).glob("*.tar"))
     examples = (
         webdataset.WebDataset(shards, shardshuffle=100, seed=1, empty_check=False)
