@@ -76,6 +76,17 @@ class OpenBlocks:
                 self._num_bytes[kind] -= known.pop(place, 0)
             self._blocks[place] = block
 
+    def drop(self, column: str, number: int) -> None:
+        """Close a block; one that is pinned stays."""
+        place = (column, number)
+        with self._lock:
+            for kind, known in self._sizes.items():
+                size = known.pop(place, None)
+                if size is not None:
+                    self._num_bytes[kind] -= size
+                    self._blocks.pop(place, None)
+            self._used.discard(place)
+
     def reset_lock(self) -> None:
         """In a forked child: another thread of the parent may have held it."""
         self._lock = threading.Lock()

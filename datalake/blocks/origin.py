@@ -125,13 +125,20 @@ class Origin:
             CredentialsError: the store refused who asks.
             InputError: this is a forked process, and the format does not survive that.
         """
-        what = f"{_named(rows)} of {', '.join(columns)} of {self.where}"
+        what = self._what(rows, columns)
         if self.is_forked and not self._table.capabilities.survives_fork:
             raise without_fork(what, self._table.format)
         with meter.during("store", what):
             found = self._insisting(rows, columns, meter, num_requests, what, stop)
         meter.count("origin_bytes", found.nbytes)
         return found
+
+    def lost(self, error: BaseException, rows: Rows | range, columns: Sequence[str]) -> StoreError:
+        """The error for rows whose file is gone or damaged."""
+        return _lost(error, self._what(rows, columns))
+
+    def _what(self, rows: Rows | range, columns: Sequence[str]) -> str:
+        return f"{_named(rows)} of {', '.join(columns)} of {self.where}"
 
     def _insisting(
         self,
@@ -236,7 +243,8 @@ def _lost(error: BaseException, what: str) -> StoreError:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, LakeError):
-        return error.found or error.what
+        place = f" ({error.where})" if error.where else ""
+        return f"{error.what}{place}" + f": {error.found}" * bool(error.found)
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 

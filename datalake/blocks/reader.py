@@ -30,7 +30,7 @@ from datalake.blocks.opened import (
 )
 from datalake.blocks.origin import Origin, without_fork
 from datalake.blocks.table_blocks import Part, TableBlocks
-from datalake.errors import InputError, SchemaError, StoreError, nearest
+from datalake.errors import InputError, NotFoundError, SchemaError, StoreError, nearest
 from datalake.tables.mapped import Bytes, Mapped
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
@@ -154,6 +154,18 @@ class TableReader:
         Raises: as `layout`.
         """
         return self.layout(column).block_rows
+
+    @property
+    def cache(self) -> BlockCache | None:
+        """Where blocks are kept; None for a table in memory."""
+        return self._cache
+
+    def is_mapped(self, column: str) -> bool:
+        """Whether a column is read in place, and so needs no cache.
+
+        Raises: as `layout`.
+        """
+        return self._mapped_of(column) is not None
 
     def num_bytes(self, columns: Sequence[str]) -> int:
         """About how many bytes of cache all blocks of these columns take; 0 for mapped ones."""
@@ -294,7 +306,10 @@ class TableReader:
         rows = self._inside(rows)
         mapped = self._mapped_of(column)
         if mapped is not None:
-            return mapped.views(rows)
+            try:
+                return mapped.views(rows)
+            except NotFoundError as error:
+                raise self._origin.lost(error, rows, [column]) from error
         parts = self._blocks.parts(layout, rows, self._sparse if sparse is None else sparse)
         return _in_order(
             rows.size, ((part, cast("MediaBlock", part.block).views(part.local)) for part in parts)
@@ -311,7 +326,10 @@ class TableReader:
         rows = self._inside(rows)
         mapped = self._mapped_of(column)
         if mapped is not None:
-            return mapped.sizes(rows)
+            try:
+                return mapped.sizes(rows)
+            except NotFoundError as error:
+                raise self._origin.lost(error, rows, [column]) from error
         found = np.empty(rows.size, np.int64)
         for part in self._blocks.parts(layout, rows, self._sparse if sparse is None else sparse):
             sizes = cast("MediaBlock", part.block).sizes(part.local)
@@ -363,7 +381,9 @@ class TableReader:
             layout = self.layout(column)
             mapped = self._mapped_of(column)
             if mapped is not None:
-                num_bytes += mapped.advise(rows)
+                # What cannot be advised cannot be read either, which is left to the read.
+                with suppress(StoreError, NotFoundError, OSError):
+                    num_bytes += mapped.advise(rows)
             elif self._is_sparse(layout, sparse):
                 if layout.kind != "media":
                     continue  # What reading them costs is little more than asking.
@@ -393,15 +413,42 @@ class TableReader:
         return fetches, num_bytes
 
     def expect(self, columns: Sequence[str], rows: Rows, in_s: float) -> None:
-        """The blocks of these rows are done with, and wanted again in about so many seconds."""
-        if self._cache is None:
+        """Blocks are done with, and wanted again in about so many seconds.
+
+        That goes for blocks of which all rows are given: of columns that are cut into larger blocks
+        other rows may be wanted at once.
+        """
+        if self._cache is None or self._num_rows == 0:
             return
-        rows = self._inside(rows)
+        rows = np.unique(self._inside(rows))
         for column in columns:
             layout = self.layout(column)
-            if self._mapped_of(column) is None:
-                for number in np.unique(rows // layout.block_rows).tolist():
-                    self._cache.expect(self._blocks.key(layout, number), in_s)
+            if self._mapped_of(column) is not None:
+                continue
+            numbers, counts = np.unique(rows // layout.block_rows, return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                first, stop = layout.span(number)
+                if count == stop - first:
+                    self._blocks.expect(layout, number, in_s)
+
+    def keep(self, column: str, number: int) -> int | None:
+        """Fetch a block into the cache, if it is not there, without opening it.
+
+        Returns:
+            Its bytes; None if the cache has no room for it.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        return self._blocks.keep(self.layout(column), number)
+
+    def renew(self, column: str, number: int) -> bool:
+        """Whether a block is cached; if so, it counts as just used."""
+        layout = self.layout(column)
+        if not self._blocks.is_cached(layout, number):
+            return False
+        self._blocks.expect(layout, number, 0.0)
+        return True
 
     def prepare_fork(self, columns: Sequence[str]) -> None:
         """Read what a forked process could not read of these columns.

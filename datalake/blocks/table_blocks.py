@@ -87,7 +87,7 @@ class TableBlocks:
             most_mapped=lambda: _MOST_OPEN_BYTES if cache is None else _open_bytes(cache),
             most_memory=_MOST_MEMORY_BYTES,
         )
-        self._loose = LooseRows(ahead_bytes)
+        self._loose = LooseRows()
         # Blocks that failed or that the cache does not keep: not fetched again behind the back.
         self._given_up: set[_Place] = set()
         self._start()
@@ -259,6 +259,24 @@ class TableBlocks:
         self._open.put(layout.column, number, block, batch.nbytes, is_mapped=kept)
         return block
 
+    def expect(self, layout: Layout, number: int, in_s: float) -> None:
+        """Close a block, which is wanted again in so many seconds."""
+        self._open.drop(layout.column, number)
+        if self._cache is not None:
+            self._cache.expect(self.key(layout, number), in_s)
+
+    def keep(self, layout: Layout, number: int) -> int | None:
+        """Fetch a block into the cache and leave it closed: its bytes, None if it found no room."""
+        if self._cache is None:
+            return None
+        key = self.key(layout, number)
+        batch = self._cache.get(key, lambda: self._fetched(layout, number, None), meter=self._meter)
+        if not self._cache.has(key):
+            return None
+        # Let go, so that as much can be filled as there is room.
+        self._cache.expect(key, 0.0)
+        return int(batch.nbytes)
+
     def pin(self, layout: Layout, number: int) -> None:
         """Open a block and keep it open: a forked child has what is mapped here."""
         self._open.pin(layout.column, number, self.block(layout, number, None))
@@ -285,9 +303,10 @@ class TableBlocks:
             return [], 0
         array = np.array(wanted, np.int64)
 
-        def run(stop: threading.Event) -> None:
+        def run(stop: threading.Event) -> MediaBlock:
             block = cast("MediaBlock", self._taken(layout, array, stop))
             self._loose.put(layout.column, array, block)
+            return block
 
         num_bytes = layout.row_bytes * len(wanted)
         fetch, _ = self._ahead.submit(("loose", layout.column, *wanted), num_bytes, run)
@@ -302,7 +321,7 @@ class TableBlocks:
     def after_fork(self) -> None:
         """In a forked child: threads are gone, and locks may be held by them for ever."""
         self._open.reset_lock()
-        self._loose = LooseRows(self._ahead_bytes)
+        self._loose = LooseRows()
         self._start()
 
 

@@ -197,8 +197,10 @@ class BlockCache:
         time_ns = time.time_ns() + int(min(max(in_s, 0.0), _NEVER_S) * 1e9)
         relative = key.relative()
         block = self._blocks.get(key)
-        if block is not None:
+        if block is not None and self._opened is not None:
             block.time_ns = time_ns
+            # Not kept mapped till then: others could not evict it.
+            self._opened.held.let_go(relative)
         else:
             try:
                 os.utime(f"{self._directory}/blocks/{relative}", ns=(time_ns, time_ns))
