@@ -9,6 +9,7 @@ the FlatBuffers internals page.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from typing import Final
 
 import pyarrow as pa
@@ -31,16 +32,19 @@ def padding(size: int) -> int:
 def aligned_stream(batch: pa.RecordBatch) -> tuple[list[memoryview], int]:
     """The pieces of the stream in order, and how many bytes to leave before it.
 
+    Large pieces are the batch's own memory, not copies of it.
+
     Returns:
         The pieces; and the number of bytes (under 64) by which the stream must begin after a
         multiple of 64 for its buffers to lie at such multiples.
     """
-    stream = memoryview(_written(batch))
-    begin = _last_message(stream)
-    (metadata_size,) = struct.unpack_from("<i", stream, begin + 4)
+    written = _Written()
+    with pa.ipc.new_stream(pa.PythonFile(written, mode="w"), batch.schema) as writer:
+        writer.write_batch(batch)
+    begin = _last_message(written)
+    (metadata_size,) = struct.unpack("<i", written.read(begin + 4, 4))
     body_begin = begin + _PREFIX_BYTES + metadata_size
-    head = bytearray(stream[:body_begin])
-    body = stream[body_begin:]
+    head = bytearray(written.read(0, body_begin))
     message = begin + _PREFIX_BYTES
     root = message + struct.unpack_from("<I", head, message)[0]
     record = _follow(head, _field(head, root, _HEADER_FIELD))
@@ -53,7 +57,7 @@ def aligned_stream(batch: pa.RecordBatch) -> tuple[list[memoryview], int]:
         offset, size = struct.unpack_from("<qq", head, at)
         struct.pack_into("<q", head, at, place)
         if size:
-            pieces += [body[offset : offset + size], memoryview(bytes(padding(size)))]
+            pieces += [written.read(body_begin + offset, size), memoryview(bytes(padding(size)))]
             place += size + padding(size)
     length = _field(head, root, _BODY_LENGTH_FIELD)
     if length:
@@ -62,30 +66,54 @@ def aligned_stream(batch: pa.RecordBatch) -> tuple[list[memoryview], int]:
     return [memoryview(head), *pieces, memoryview(end_of_stream)], padding(len(head))
 
 
-def _written(batch: pa.RecordBatch) -> pa.Buffer:
-    """The stream as pyarrow writes it. Memory that grew with it would be copied again and again."""
-    measure = pa.MockOutputStream()
-    with pa.ipc.new_stream(measure, batch.schema) as writer:
-        writer.write_batch(batch)
-    buffer = pa.allocate_buffer(measure.size())
-    sink = pa.FixedSizeBufferWriter(buffer)
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return buffer
+class _Written:
+    """A stream as pyarrow writes it: buffers come as they lie in memory and are kept like that."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[memoryview] = []
+        self._begins = [0]
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        piece = memoryview(data).cast("B")
+        if piece:
+            self._pieces.append(piece)
+            self._begins.append(self._begins[-1] + len(piece))
+        return len(piece)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def read(self, begin: int, size: int) -> memoryview:
+        """A part of the stream; copied only where it lies in more pieces than one."""
+        index = bisect_right(self._begins, begin) - 1
+        begin -= self._begins[index]
+        if begin + size <= len(self._pieces[index]):
+            return self._pieces[index][begin : begin + size]
+        parts = []
+        while size:
+            part = self._pieces[index][begin : begin + size]
+            parts.append(part)
+            index, begin, size = index + 1, 0, size - len(part)
+        return memoryview(b"".join(parts))
 
 
-def _last_message(stream: memoryview) -> int:
+def _last_message(stream: _Written) -> int:
     """Where the last message before the end of the stream begins: the record batch."""
     begin = last = 0
     while True:
-        (metadata_size,) = struct.unpack_from("<i", stream, begin + 4)
+        (metadata_size,) = struct.unpack("<i", stream.read(begin + 4, 4))
         if not metadata_size:
             return last
-        message = begin + _PREFIX_BYTES
-        root = message + struct.unpack_from("<I", stream, message)[0]
-        length = _field(stream, root, _BODY_LENGTH_FIELD)
-        body_size = struct.unpack_from("<q", stream, length)[0] if length else 0
-        last, begin = begin, message + metadata_size + body_size
+        message = stream.read(begin + _PREFIX_BYTES, metadata_size)
+        root = struct.unpack_from("<I", message)[0]
+        length = _field(message, root, _BODY_LENGTH_FIELD)
+        body_size = struct.unpack_from("<q", message, length)[0] if length else 0
+        last, begin = begin, begin + _PREFIX_BYTES + metadata_size + body_size
 
 
 def _field(data: memoryview | bytearray, table: int, index: int) -> int:
