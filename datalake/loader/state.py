@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,7 +15,17 @@ from datalake.loader.batching.taken import check_taken
 from datalake.loader.sampling.choice import without_weights
 from datalake.loader.sampling.sampler import Sampler
 
-__all__ = ["FORMAT", "Cursor", "State", "load", "save"]
+__all__ = [
+    "FORMAT",
+    "Cursor",
+    "Part",
+    "State",
+    "load",
+    "load_part",
+    "place_after",
+    "save",
+    "save_part",
+]
 
 State: TypeAlias = dict[str, Any]
 """Keys: `format`; `epoch`, `position` and `taken` of a `Place`; `identity` and `progress` of the
@@ -25,6 +36,10 @@ FORMAT: Final = 2
 _KEYS: Final = ("format", "epoch", "position", "taken", "identity", "progress")
 _LAST_EPOCH: Final = 2**53
 _ABSENT: Final = object()
+_OF_BATCH: Final = (
+    "Save `loader.state_after(batch)` of the last batch instead: it goes on with any number of "
+    "workers and ranks, and any batches"
+)
 
 _Batch = TypeVar("_Batch", bound=Mapping[str, Any])
 
@@ -64,6 +79,68 @@ def load(sampler: Sampler, state: object) -> tuple[Place, Sampler]:
     return place, _resumed(sampler, place, checked["progress"])
 
 
+def place_after(batch: Mapping[str, Any]) -> Place:
+    """Where all ranks stand after a batch, by what it says itself."""
+    return Place(batch["epoch"], batch["position"], tuple(batch.get("taken", ())))
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker's copy of a loader still has to make of a pass.
+
+    From a place on it leaves out `skip` steps, makes one, and then every `num_workers`-th. The
+    place of its own last batch will do: whatever the place, steps are counted from there.
+    """
+
+    place: Place
+    skip: int
+    num_workers: int
+    made_by: str
+    """The batching and the number of ranks: others would count other steps."""
+
+    def after(self, batch: Mapping[str, Any]) -> Part:
+        """What is left after one batch of it."""
+        return replace(self, place=place_after(batch), skip=self.num_workers - 1)
+
+
+def save_part(sampler: Sampler, part: Part) -> State:
+    """The state of a worker's copy: that of a stream at its place, and whose it is."""
+    own = {"skip": part.skip, "num_workers": part.num_workers, "made_by": part.made_by}
+    return {**save(sampler, part.place), "worker": own}
+
+
+def load_part(
+    sampler: Sampler, state: Mapping[str, Any], num_workers: int, made_by: str
+) -> tuple[Part, Sampler]:
+    """What a worker has to make, by the state that `save_part` gave.
+
+    Raises:
+        InputError: as `load`; or the workers, the batches, the number of ranks or the weights of a
+            mixture changed. Workers stand at different places, between which nothing would fit.
+    """
+    rest = dict(state)
+    own = rest.pop("worker")
+    place, resumed = load(sampler, rest)
+    if not isinstance(own, Mapping) or own.keys() != {"skip", "num_workers", "made_by"}:
+        raise InputError("The state's `worker` is none", found=shown(own))
+    expected = {"num_workers": num_workers, "made_by": made_by}
+    differing = [
+        f"{key}: {shown(own[key])} (the state's) / {shown(value)}"
+        for key, value in expected.items()
+        if _differ(own[key], value)
+    ]
+    if save(resumed, place)["progress"] != rest["progress"]:
+        differing.append("the weights of a mixture")
+    if differing:
+        raise InputError(
+            "The states of single workers go on only in as many workers that make the same batches",
+            found="; ".join(differing),
+            fix=_OF_BATCH,
+        )
+    check_whole("state's worker.skip", own["skip"], 0, num_workers - 1)
+    return Part(place, own["skip"], num_workers, made_by), resumed
+
+
 class Cursor:
     """Where a stream stands, and where its next pass begins. One thread moves it.
 
@@ -84,9 +161,21 @@ class Cursor:
         if epoch != self.place.epoch:
             self.jump(Place(epoch, 0))
 
-    def begin(self) -> Place:
-        """Begin a pass: the place where it does."""
-        self.place, self._begin = self._begin, Place(self._begin.epoch, 0)
+    def rewind(self, is_over: Callable[[Place], bool] = lambda _: False) -> Place:
+        """Stand where the next pass begins.
+
+        A pass whose last batch was handed on came to its end, though nobody asked for one more:
+        trainers that know the length do not. `is_over` says so of a place.
+        """
+        if self.place != self._begin and is_over(self.place):
+            self.jump(Place(self.place.epoch + 1, 0))
+        self.place = self._begin
+        return self.place
+
+    def begin(self, place: Place | None = None) -> Place:
+        """Begin a pass, at a place or where the next one does: the place."""
+        self.place = self._begin if place is None else place
+        self._begin = Place(self.place.epoch, 0)
         return self.place
 
     def follow(self, batches: Iterable[_Batch]) -> Iterator[_Batch]:
@@ -108,6 +197,10 @@ def _checked(state: object) -> Mapping[str, Any]:
             "This is not the state of a loader",
             expected="what `state_dict` gave",
             found=type(state).__name__,
+        )
+    if "worker" in state:
+        raise InputError(
+            "This is the state of one worker of a DataLoader, not of the stream", fix=_OF_BATCH
         )
     found = state.get("format")
     if isinstance(found, int) and not isinstance(found, bool) and found != FORMAT:

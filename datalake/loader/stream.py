@@ -16,6 +16,9 @@ from datalake.errors import InputError
 from datalake.loader.batching import Batching, Fixed, Place, Tail
 from datalake.loader.engine.ahead import Limits, Made, ahead
 from datalake.loader.engine.assembly import Assembler, Step, Transform
+from datalake.loader.engine.blocks_ahead import BlocksAhead
+from datalake.loader.engine.next_use import NextUse
+from datalake.loader.engine.scattered import tell_order
 from datalake.loader.engine.shuffle import ShuffleMeter, expected_shuffle
 from datalake.loader.engine.stats import Ledger, LoaderStats
 from datalake.loader.engine.tensors import (
@@ -32,13 +35,22 @@ from datalake.loader.order.quality import Quality
 from datalake.loader.sampling import Data, Sampler, WorkingSet, sampler_of
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET
 from datalake.loader.sources.source import Source
-from datalake.loader.state import Cursor, State, load, save
+from datalake.loader.state import (
+    Cursor,
+    Part,
+    State,
+    load,
+    load_part,
+    place_after,
+    save,
+    save_part,
+)
 from datalake.telemetry import Meter
 
 if TYPE_CHECKING:
     from datalake.loader.workers import WorkerLoader
 
-__all__ = ["Batch", "Loader"]
+__all__ = ["Batch", "Loader", "Passes"]
 
 Batch: TypeAlias = dict[str, Any]
 
@@ -130,6 +142,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         sampler = sampler_of(data, order=order, seed=seed, working_set=working_set)
         for source in sampler.sources:
             source.attach(self._meter)
+        tell_order(sampler)
         self._assembler = Assembler(
             sampler, seed, Trouble(on_bad, seed, self._meter), self._meter, transform
         )
@@ -139,6 +152,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         self._limits = Limits(0, made_bytes, read_bytes, timeout_s)
         self._device = None if device is None else torch.device(device)
         self._cursor = Cursor(epoch)
+        self._part: Part | None = None
         self._passed_in_worker = False
         self._start_counting()
 
@@ -194,18 +208,20 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         worker = torch.utils.data.get_worker_info()
-        place = self._cursor.begin()
+        place = self._cursor.rewind(self._is_over)
         if worker is None:
-            return self._passing(place)
-        return self._first_pass(
-            self.batches(place, worker=worker.id, num_workers=worker.num_workers)
-        )
+            return self._passing()
+        if self._part is None:
+            self._part = Part(place, worker.id, worker.num_workers, self._made_by)
+        return self._part_of_pass(self._part)
 
-    def _passing(self, place: Place) -> Iterator[Batch]:
-        with closing(self._made(place)) as made:
+    def _passing(self) -> Iterator[Batch]:
+        # The pass begins with its first batch: trainers call `iter` to see whether they can, and
+        # load a state or set the epoch after it.
+        with closing(self._made(self._cursor.begin())) as made:
             yield from self._cursor.follow(self._counted(made))
 
-    def _first_pass(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _part_of_pass(self, part: Part) -> Iterator[Batch]:
         # A worker that a plain DataLoader keeps hears of no other epoch. This is refused at the
         # first batch, since what `__iter__` itself raises would kill the worker unheard.
         if self._passed_in_worker:
@@ -215,7 +231,29 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
                 "DataLoader without persistent_workers, and set_epoch before each pass",
             )
         self._passed_in_worker = True
-        yield from batches
+        for batch in self.batches(part.place, worker=part.skip, num_workers=part.num_workers):
+            part = self._part = part.after(batch)
+            yield batch
+            del batch
+
+    def _is_over(self, place: Place) -> bool:
+        shares = self._batching.shares(self._sampler, place, self.rank, self.world_size)
+        return next(shares, None) is None
+
+    @property
+    def _made_by(self) -> str:
+        return f"{self._batching}, {self.world_size} ranks"
+
+    def passes(self) -> Passes:
+        """This stream for a trainer that keeps count itself: nothing but an iterable.
+
+        Lightning and the Trainer of Hugging Face end a pass by its length, skip batches that they
+        think to have had, set an epoch that they computed from steps, and save the state of what
+        they fetched ahead. All of that is wrong after a resume on other ranks. Here they find no
+        length, epoch or state. Each iteration is one pass; the first after a resume is what is left
+        of the epoch, or the next epoch if nothing is.
+        """
+        return Passes(self)
 
     def batches(
         self, place: Place, *, worker: int = 0, num_workers: int = 1
@@ -238,6 +276,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             num_workers=num_workers,
         )
         begun: deque[Step] = deque()
+        begin = (self._sampler, place.epoch, place.position)
+        next_use, blocks_ahead = NextUse(*begin), BlocksAhead(*begin)
 
         def steps() -> Iterator[Step]:
             for share in shares:
@@ -247,14 +287,19 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         made = ahead(
             steps(),
             self._make,
-            prefetch=self._assembler.prefetch,
+            prefetch=lambda step: [
+                *self._assembler.prefetch(step),
+                *blocks_ahead.prefetch(step.share.after.position),
+            ],
             size=num_bytes_of,
             limits=replace(self._limits, num_threads=self._threads()),
             meter=self._meter,
         )
         with closing(made):
             for one in self._on_device(made):
-                yield begun.popleft(), one
+                step = begun.popleft()
+                next_use.passed(step.share.after.position)
+                yield step, one
                 # A batch is the trainer's alone: its memory is used again when the trainer is done.
                 del one
 
@@ -296,13 +341,17 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
         Follows passes of this loader and of its `dataloader()`; batches of a plain DataLoader with
         workers come from copies, and `state_after` gives their state.
+
+        In a worker it is the state of this copy, for torchdata's `StatefulDataLoader`, which saves
+        one a worker.
         """
+        if self._part is not None:
+            return save_part(self._sampler, self._part)
         return save(self._sampler, self._cursor.place)
 
     def state_after(self, batch: Batch) -> State:
         """The state right after a batch of this loader, however it was delivered."""
-        place = Place(batch["epoch"], batch["position"], tuple(batch.get("taken", ())))
-        return save(self._sampler, place)
+        return save(self._sampler, place_after(batch))
 
     def load_state_dict(self, state: State) -> None:
         """Let the next pass go on where a state stood, with exactly the examples that are left.
@@ -312,8 +361,14 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         empty, and the one after it is the next epoch.
 
         Raises:
-            InputError: the state is of another table, version, selection, order or seed.
+            InputError: the state is of another table, version, selection, order or seed; or of
+                single workers, and their number or the batches changed.
         """
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None and "worker" in state:
+            self._part, sampler = load_part(self._sampler, state, worker.num_workers, self._made_by)
+            self._assembler = replace(self._assembler, sampler=sampler)
+            return
         place, sampler = load(self._sampler, state)
         self._assembler = replace(self._assembler, sampler=sampler)
         self._cursor.jump(place)
@@ -382,6 +437,22 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             prefetch_factor=prefetch_factor,
             timeout_s=self._limits.timeout_s,
         )
+
+
+class Passes(torch.utils.data.IterableDataset[Batch]):
+    """A loader's passes, and nothing else of it. See `Loader.passes`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Batch]:
+        some = False
+        for batch in self._loader:
+            some = True
+            yield batch
+            del batch
+        if not some:
+            yield from self._loader
 
 
 def _check_processes(source: Source) -> None:

@@ -72,8 +72,14 @@ class WorkerLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Columns]:
-        self._pass.begin_at(self._cursor.begin())
-        return self._cursor.follow(_raising(iter(self._batches)))
+        place = self._cursor.rewind(self._loader._is_over)
+        self._pass.begin_at(place)
+        return self._passing(place, iter(self._batches))
+
+    def _passing(self, place: Place, batches: Iterator[Columns | LakeError]) -> Iterator[Columns]:
+        # As `Loader` does, the pass begins with its first batch.
+        self._cursor.begin(place)
+        yield from self._cursor.follow(_raising(batches))
 
     def state_dict(self) -> State:
         """Where the stream stands after the last delivered batch; workers may be further."""

@@ -146,6 +146,10 @@ class Rows:
         self._meter = meter
         self._reader.attach(meter)
 
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether rows come one here and one there; see `TableReader.scatter`."""
+        self._reader.scatter(is_scattered, self._columns_read)
+
     def read(self, rows: Indices, words: Words, allocate: Allocate) -> Columns:  # noqa: ARG002
         """The columns of rows.
 

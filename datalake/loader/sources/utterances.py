@@ -171,6 +171,10 @@ class Utterances:
         if self._kept is not None:
             self._kept.attach(meter)
 
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether rows come one here and one there; see `TableReader.scatter`."""
+        self._reader.scatter(is_scattered, self._columns_read)
+
     def read(self, rows: Indices, words: Words, allocate: Allocate) -> Columns:
         """Clips and labels of rows.
 
