@@ -1,7 +1,7 @@
 """From tables to batches of tensors: shuffled, exact, resumable on any number of ranks.
 
     order      which example stands at a position of an epoch (pure functions)
-    sources    what becomes an example: `Utterances`, `EpisodeWindows`, `Rows`
+    sources    what becomes an example: `Utterances`, `EpisodeWindows`, `Episodes`, `Rows`
     sampling   which row of which source stands at a position: `Weighted`, `Mixture`
     batching   which positions make a rank's step: `Fixed`, `ByCost`, `Packed`
     state      where a stream stands, as plain data
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datalake.loader.sampling import Mixture as Mixture
     from datalake.loader.sampling import Selected as Selected
     from datalake.loader.sampling import Weighted as Weighted
+    from datalake.loader.sources.episodes import Episodes as Episodes
     from datalake.loader.sources.rows import Rows as Rows
     from datalake.loader.sources.utterances import Utterances as Utterances
     from datalake.loader.sources.windows import EpisodeWindows as EpisodeWindows
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ByCost",
     "EpisodeWindows",
+    "Episodes",
     "Fixed",
     "Loader",
     "Mixture",
@@ -51,6 +53,7 @@ __all__ = [
 _HOMES: Final = {
     "ByCost": "batching",
     "EpisodeWindows": "sources.windows",
+    "Episodes": "sources.episodes",
     "Fixed": "batching",
     "Loader": "stream",
     "Mixture": "sampling",

@@ -13,10 +13,11 @@ import torch
 import torch.utils.data
 
 from datalake.errors import InputError
-from datalake.loader.batching import Batching, Fixed, Place, Tail
+from datalake.loader.batching import Batching, ByCost, Fixed, Packed, Place, Tail
 from datalake.loader.engine.ahead import Limits, Made, ahead
 from datalake.loader.engine.assembly import Assembler, Step, Transform
 from datalake.loader.engine.blocks_ahead import BlocksAhead
+from datalake.loader.engine.flat import check_packing
 from datalake.loader.engine.next_use import NextUse
 from datalake.loader.engine.scattered import tell_order
 from datalake.loader.engine.shuffle import ShuffleMeter, expected_shuffle
@@ -67,8 +68,11 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
     number of ranks and workers, with any size of batches, sees the same examples in the same order,
     with the same crops.
 
-    A batch is a dict. A source gives its own keys (`audio`, `label`, … for `Utterances`); beside
-    them stand:
+    A batch is a dict. A source gives its own keys (`audio`, `label`, … for `Utterances`); sources
+    of one kind in a mixture give them together, in the order of the stream. Where kinds differ,
+    each part's own batch stands under its name, with `place`, int64 (its examples,): where these
+    stand in the batch. A part that a step has no example of is absent: `if "robots" in batch`.
+    Beside them stand:
 
         weight       float32 (batch,): from the selection; 1 without one
         is_pad       bool    (batch,): a repeat that only evens out the last step
@@ -76,10 +80,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
                      whatever the worker; augmentation that draws from it can be repeated
         source       int64   (batch,): which part of a mixture an example is of
         is_substitute bool   (batch,): another example stands in (with `on_bad="substitute"`)
+        sequence, lengths, cu_seqlens, max_seqlen, fill: of packed sequences; see `Packed`
         epoch, position, taken: where the stream stands after this batch
 
     Args:
-        data: a source (`Utterances`, `EpisodeWindows`, `Rows`), or `Weighted` or `Mixture` of such.
+        data: a source (`Utterances`, `EpisodeWindows`, `Episodes`, `Rows`), or `Weighted` or
+            `Mixture` of such.
         batch_size: examples a rank and step.
         batching: another way to make batches: `ByCost`, `Packed`.
         order: `exact` (a uniform shuffle of the whole epoch), `blocks` (a shuffle with a bounded
@@ -96,9 +102,13 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             in a DataLoader's worker), 0 to make each batch when it is asked for.
         made_bytes: finished batches kept ready, in bytes; one a thread in any case.
         read_bytes: what may be on its way from stores ahead of that, in bytes.
-        on_bad: a row that makes no example: `raise`, or `substitute` another one of its domain, by
-            a rule that is the same on every rank and at every resume; `stats()` names them.
-        transform: takes and returns a batch of numpy arrays, in the threads that make batches.
+        on_bad: a row that makes no example: `raise`, or `substitute` another one, of its domain as
+            long as there is one, by a rule that is the same on every rank and at every resume;
+            `row_index` names the one that came, and `stats()` both. An example whose cost is not
+            known gets a batch or a sequence of its own then.
+        transform: takes and returns a batch of numpy arrays, in the threads that make batches, with
+            all but `epoch`, `position` and `taken`; it may add and remove keys. What it raises
+            comes in its batch's turn.
         device: a CUDA device to which batches are copied while the trainer works on the one before.
         timeout_s: how long to wait for one batch before StalledError says what hangs.
 
@@ -147,6 +157,9 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             sampler, seed, Trouble(on_bad, seed, self._meter), self._meter, transform
         )
         self._batching = Fixed(batch_size, tail) if batching is None else batching
+        if on_bad == "substitute" and isinstance(self._batching, ByCost | Packed):
+            self._batching = replace(self._batching, unknown="alone")
+        check_packing(sampler, self._batching)
         self.rank, self.world_size = _share(rank, world_size)
         self._num_threads = num_threads
         self._limits = Limits(0, made_bytes, read_bytes, timeout_s)

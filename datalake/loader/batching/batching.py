@@ -48,6 +48,8 @@ class Share:
     """For packed batches: which sequence of the batch each example goes to, (examples,)."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """More for the batch; see `Packed`."""
+    capacity: int = 0
+    """For packed batches: what all its sequences together can hold."""
 
 
 class Batching(Protocol):

@@ -16,7 +16,7 @@ from datalake.loader.batching.checks import (
     check_unit,
     check_whole,
 )
-from datalake.loader.batching.costs import Costs
+from datalake.loader.batching.costs import Costs, Unknown
 from datalake.loader.batching.cutter import Groups
 
 __all__ = ["Buckets", "LongAlone"]
@@ -40,6 +40,7 @@ class Buckets:
     padded: bool
     overlong: LongAlone
     tail: Tail
+    unknown: Unknown = "raise"
 
     def __post_init__(self) -> None:
         check_number("limit of a batch", self.limit)
@@ -49,11 +50,17 @@ class Buckets:
         check_flag("padded", self.padded)
         check_choice("policy for overlong examples", self.overlong, get_args(LongAlone))
         check_choice("tail policy", self.tail, get_args(Tail))
+        check_choice("policy for unknown costs", self.unknown, get_args(Unknown))
 
     @property
     def most(self) -> float | None:
         """An example that costs more is refused."""
         return self.limit if self.overlong == "raise" else None
+
+    @property
+    def unknown_cost(self) -> float | None:
+        """An example of unknown cost fills a batch."""
+        return self.limit if self.unknown == "alone" else None
 
     def groups(self, costs: Costs) -> Groups:
         """The longest first; as many as the limit lets into each batch."""

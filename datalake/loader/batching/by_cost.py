@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datalake.loader.batching.batching import Place, Share, Tail
 from datalake.loader.batching.buckets import Buckets, LongAlone
 from datalake.loader.batching.checks import LARGEST_WINDOW, check_whole
+from datalake.loader.batching.costs import Unknown
 from datalake.loader.batching.windows import windowed_shares
 from datalake.loader.sampling.sampler import Sampler
 
@@ -45,6 +46,9 @@ class ByCost:
     the longest; if not, it costs the sum."""
     overlong: LongAlone = "alone"
     """An example above the limit: a batch of its own, or an error that names it."""
+    unknown: Unknown = "raise"
+    """An example whose cost nobody knows: an error that names it, or a batch of its own. A loader
+    that lets others stand in for bad examples takes `alone`."""
 
     def __post_init__(self) -> None:
         check_whole("window", self.window, 1, LARGEST_WINDOW)
@@ -82,5 +86,11 @@ class ByCost:
 
     def _cutter(self) -> Buckets:
         return Buckets(
-            self.limit, self.unit, self.max_examples, self.padded, self.overlong, self.tail
+            self.limit,
+            self.unit,
+            self.max_examples,
+            self.padded,
+            self.overlong,
+            self.tail,
+            self.unknown,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,38 +11,58 @@ from datalake.errors import InputError
 from datalake.loader.order.order import Indices
 from datalake.loader.sampling.sampler import Sampler
 
-__all__ = ["Costs", "costs_of"]
+__all__ = ["Costs", "Unknown", "costs_of"]
 
 Costs = npt.NDArray[np.float64]
 
+Unknown: TypeAlias = Literal["raise", "alone"]
+"""An example whose cost nobody knows: an error that names it, or it counts for all that a batch or
+a sequence may hold, so that it is in one alone."""
+
 
 def costs_of(
-    sampler: Sampler, epoch: int, positions: Indices, unit: str, most: float | None = None
+    sampler: Sampler,
+    epoch: int,
+    positions: Indices,
+    unit: str,
+    most: float | None = None,
+    unknown: float | None = None,
 ) -> Costs:
     """The cost of each position, (n,).
 
+    Args:
+        sampler: what stands at the positions.
+        epoch: of the positions.
+        positions: (n,).
+        unit: of the costs.
+        most: what an example may cost.
+        unknown: what one counts for whose cost is not known or negative.
+
     Raises:
-        InputError: a source does not know the unit, the cost of an example is not known or
-            negative, or it is above `most`. The example is named.
+        InputError: a source does not know the unit; the cost of an example is above `most`, or is
+            not known and `unknown` is None. The example is named.
     """
     picks = sampler.picks(epoch, positions)
     sources = sampler.sources
     if len(sources) == 1:
-        costs = np.asarray(sources[0].costs(picks.rows, unit), np.float64)
+        costs = np.array(sources[0].costs(picks.rows, unit), np.float64)
     else:
         costs = np.empty(len(positions), np.float64)
         for number in np.unique(picks.sources).tolist():
             own = picks.sources == number
             costs[own] = sources[number].costs(picks.rows[own], unit)
     bad = ~((costs >= 0) & (costs < np.inf))
-    if bad.any():
+    if unknown is not None:
+        costs[bad] = unknown
+    elif bad.any():
         index = int(np.argmax(bad))
         raise InputError(
             f"The cost of an example in {unit} is not known",
             where=_named(sampler, epoch, positions[index]),
             expected="a finite number of 0 or more",
             found=str(costs[index]),
-            fix="Leave such examples out of the selection, or make batches of a fixed count",
+            fix="Leave such examples out of the selection, give each a batch of its own with "
+            "unknown='alone', or make batches of a fixed count",
         )
     if most is not None and (costs > most).any():
         index = int(np.argmax(costs > most))

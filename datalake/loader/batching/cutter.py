@@ -42,6 +42,11 @@ class Cutter(Protocol):
         ...
 
     @property
+    def unknown_cost(self) -> float | None:
+        """What an example counts for whose cost is not known; None: it is refused."""
+        ...
+
+    @property
     def capacity(self) -> int:
         """Of a group that is a sequence, in whole units; 0 where groups are no sequences."""
         ...

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from datalake.loader.batching.batching import Place, Share, Tail
 from datalake.loader.batching.checks import LARGEST_WINDOW, check_whole
+from datalake.loader.batching.costs import Unknown
 from datalake.loader.batching.sequences import LongCut, Sequences
 from datalake.loader.batching.windows import windowed_shares
 from datalake.loader.sampling.sampler import Sampler
@@ -26,10 +27,17 @@ class Packed:
     A share says which sequence each example goes to (`Share.sequences`; the examples of a batch
     come sequence by sequence), and has in `extra`:
 
-        cu_seqlens  a list with an int32 array a sequence: where its examples begin, and the end of
-                    the last, from 0, as kernels of variable-length attention take it
-        lengths     int32 (examples,): how much of the sequence each takes
+        lengths     int32 (examples,): how much of its sequence each takes
+        cu_seqlens  int32 (examples + 1,): where each example begins if they lie one after the
+                    other, and the end of the last, from 0, as kernels of variable-length attention
+                    take it (flash attention's `cu_seqlens_q` and `cu_seqlens_k`)
+        max_seqlen  int: the longest of them
         fill        float: the part of `num_sequences * capacity` that is no padding
+
+    With a source whose values lie flat (`Utterances(layout="flat")`, `Episodes`) these are the true
+    lengths of what a batch holds, to the last sample: what is longer than the table says is cut to
+    what was planned for it, and what is shorter leaves its sequence less full. Positions within
+    the examples are `datalake.packing.position_ids(lengths, cu_seqlens[-1])`.
 
     Raises:
         InputError: a field is out of range.
@@ -49,6 +57,9 @@ class Packed:
     overlong: LongCut = "raise"
     """An example above the capacity: an error that names it, or its first part alone. Splitting
     takes a table that `datalake pack` wrote."""
+    unknown: Unknown = "raise"
+    """An example whose cost nobody knows: an error that names it, or a sequence of its own. A
+    loader that lets others stand in for bad examples takes `alone`."""
 
     def __post_init__(self) -> None:
         check_whole("window", self.window, 1, LARGEST_WINDOW)
@@ -85,4 +96,6 @@ class Packed:
         )
 
     def _cutter(self) -> Sequences:
-        return Sequences(self.capacity, self.unit, self.num_sequences, self.overlong, self.tail)
+        return Sequences(
+            self.capacity, self.unit, self.num_sequences, self.overlong, self.tail, self.unknown
+        )

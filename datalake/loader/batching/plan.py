@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from datalake.loader.order.hashing import keys, mix
 from datalake.loader.order.order import Indices
 from datalake.packing import cu_seqlens
 
-__all__ = ["Plan", "Weigh", "plan", "whole_steps"]
+__all__ = ["Plan", "Weigh", "packed_extra", "plan", "whole_steps"]
 
 Weigh: TypeAlias = Callable[[Indices], Costs]
 """What each position costs."""
@@ -74,14 +74,30 @@ class Plan:
         own = slice(self.offsets[batch], self.offsets[batch + 1])
         if self.lengths is None:
             return Share(self.positions[own], self.is_pad[own], after)
-        lengths, sequences = self.lengths[own], self.sequences[own]
-        parts = np.split(lengths, np.flatnonzero(np.diff(sequences)) + 1)
-        extra = {
-            "cu_seqlens": [cu_seqlens(part) for part in parts],
-            "lengths": lengths,
-            "fill": int(lengths.sum(dtype=np.int64)) / self.capacity,
-        }
-        return Share(self.positions[own], self.is_pad[own], after, sequences, extra)
+        return Share(
+            self.positions[own],
+            self.is_pad[own],
+            after,
+            self.sequences[own],
+            packed_extra(self.lengths[own], self.capacity),
+            self.capacity,
+        )
+
+
+def packed_extra(lengths: npt.NDArray[np.int32], capacity: int) -> dict[str, Any]:
+    """What a batch of packed sequences says of its examples' lengths, (examples,); see `Packed`.
+
+    Args:
+        lengths: of the examples, one after the other.
+        capacity: of all the batch's sequences together.
+    """
+    bounds = cu_seqlens(lengths)
+    return {
+        "lengths": lengths,
+        "cu_seqlens": bounds,
+        "max_seqlen": int(lengths.max(initial=0)),
+        "fill": int(bounds[-1]) / capacity,
+    }
 
 
 def plan(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from datalake.loader.batching.batching import Tail
 from datalake.loader.batching.checks import check_choice, check_unit, check_whole
-from datalake.loader.batching.costs import Costs
+from datalake.loader.batching.costs import Costs, Unknown
 from datalake.loader.batching.cutter import Groups
 from datalake.packing import pack_lengths
 
@@ -32,6 +32,7 @@ class Sequences:
     num_sequences: int
     overlong: LongCut
     tail: Tail
+    unknown: Unknown = "raise"
 
     def __post_init__(self) -> None:
         check_whole("capacity of a sequence", self.capacity, 1, _MOST)
@@ -39,11 +40,17 @@ class Sequences:
         check_whole("number of sequences a batch", self.num_sequences, 1, 2**16)
         check_choice("policy for overlong examples", self.overlong, get_args(LongCut))
         check_choice("tail policy", self.tail, get_args(Tail))
+        check_choice("policy for unknown costs", self.unknown, get_args(Unknown))
 
     @property
     def most(self) -> float | None:
         """An example that costs more is refused."""
         return float(self.capacity) if self.overlong == "raise" else None
+
+    @property
+    def unknown_cost(self) -> float | None:
+        """An example of unknown cost fills a sequence."""
+        return float(self.capacity) if self.unknown == "alone" else None
 
     @property
     def batch_groups(self) -> int:

@@ -78,7 +78,7 @@ def planned(
     """The plan of these positions of an epoch."""
 
     def weigh(positions: Indices) -> Any:
-        return costs_of(sampler, epoch, positions, cutter.unit, cutter.most)
+        return costs_of(sampler, epoch, positions, cutter.unit, cutter.most, cutter.unknown_cost)
 
     return plan(cutter, positions, weigh(positions), world_size, epoch=epoch, weigh=weigh)
 

@@ -120,7 +120,9 @@ def _fresh(
     """A window that nobody has worked on."""
 
     def weigh(positions: Indices) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        return costs_of(sampler, base.epoch, positions, cutter.unit, cutter.most)
+        return costs_of(
+            sampler, base.epoch, positions, cutter.unit, cutter.most, cutter.unknown_cost
+        )
 
     begin, stop, costs = base.position, base.position, np.empty(0, np.float64)
     wanted = window

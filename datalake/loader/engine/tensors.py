@@ -25,7 +25,7 @@ class Memory(Protocol):
         ...
 
     def tensors(self, columns: Columns) -> Columns:
-        """The batch with its arrays as tensors; text and the like stay as they are."""
+        """The batch with its arrays, and those in its lists, as tensors; all else as it is."""
         ...
 
 
@@ -125,20 +125,32 @@ def copied(
 
 def num_bytes_of(columns: Columns) -> int:
     """Bytes of a batch's arrays or tensors; those of text are not counted."""
-    return sum(
-        num_bytes_of(value) if isinstance(value, dict) else getattr(value, "nbytes", 0)
-        for value in columns.values()
-    )
+    return sum(map(_num_bytes, columns.values()))
+
+
+def _num_bytes(value: Any) -> int:
+    if isinstance(value, dict):
+        return num_bytes_of(value)
+    if isinstance(value, list):
+        return sum(each.nbytes for each in value if _is_array(each))
+    return value.nbytes if _is_array(value) else 0
 
 
 def _mapped(columns: Columns, function: Callable[[Any], Any]) -> Columns:
-    """The columns with `function` of every array or tensor, those of parts included."""
-    return {
-        name: _mapped(value, function)
-        if isinstance(value, dict)
-        else function(value)
-        if isinstance(value, torch.Tensor)
-        or (isinstance(value, np.ndarray) and value.dtype != object)
-        else value
-        for name, value in columns.items()
-    }
+    """The columns with `function` of every array or tensor, those of parts and lists included."""
+
+    def mapped(value: Any) -> Any:
+        if isinstance(value, dict):
+            return _mapped(value, function)
+        if isinstance(value, list):
+            return [function(each) if _is_array(each) else each for each in value]
+        return function(value) if _is_array(value) else value
+
+    return {name: mapped(value) for name, value in columns.items()}
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is a tensor, or an array that can become one."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biufc"
+    return isinstance(value, torch.Tensor)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from datalake.loader.order.hashing import Words
 
-__all__ = ["Crop", "Pad", "Samples", "crop_start", "crop_starts", "pad_behind"]
+__all__ = ["Crop", "Layout", "Pad", "Samples", "crop_start", "crop_starts", "pad_behind"]
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 
@@ -18,6 +18,9 @@ Crop: TypeAlias = Literal["random", "head"]
 
 Pad: TypeAlias = Literal["repeat", "zeros"]
 """How a clip that is too short is filled: by itself again (as anti-spoofing does), or zeros."""
+
+Layout: TypeAlias = Literal["padded", "flat"]
+"""How the clips of a batch lie: in rows of one length, or one after the other without padding."""
 
 
 def crop_start(length: int, num_samples: int, word: int, crop: Crop) -> int:

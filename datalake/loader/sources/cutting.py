@@ -12,7 +12,15 @@ from datalake.audio import BadAudio, Clip, open_clip
 from datalake.audio.clip import DecodedClip
 from datalake.audio.pcm import plain_lengths, write_plain
 from datalake.loader.order.hashing import Words
-from datalake.loader.sources.clips import Crop, Pad, Samples, crop_start, crop_starts, pad_behind
+from datalake.loader.sources.clips import (
+    Crop,
+    Layout,
+    Pad,
+    Samples,
+    crop_start,
+    crop_starts,
+    pad_behind,
+)
 from datalake.loader.sources.source import Allocate
 from datalake.quarantine import Reason, Refusal
 from datalake.tables.mapped import Bytes
@@ -25,7 +33,7 @@ class Cut:
     """Clips of one batch."""
 
     audio: Samples
-    """(n, num_samples)."""
+    """(n, num_samples), or flat: (total,)."""
     lengths: npt.NDArray[np.int64]
     """Samples of each before padding, (n,)."""
     refused: dict[int, Refusal] = field(default_factory=dict)
@@ -34,13 +42,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Cutting:
-    """How clips are made equal: rate, length, which part, what follows a short one."""
+    """What of clips comes into a batch, and how it lies there."""
 
     num_samples: int | None
     """None: whole clips, padded to the longest of the batch."""
     sample_rate_hz: int
     crop: Crop
     pad: Pad
+    layout: Layout = "padded"
 
     def cut(
         self,
@@ -58,6 +67,8 @@ class Cutting:
             decoded: clips that are at hand decoded, by their place; their bytes may be None.
         """
         lengths = plain_lengths(files, self.sample_rate_hz)
+        if self.layout == "flat":
+            return self._flat(files, lengths, words, allocate, decoded)
         if self.num_samples is None:
             return self._whole(files, lengths, allocate, decoded)
         return self._cropped(files, lengths, words, allocate, decoded, self.num_samples)
@@ -107,14 +118,7 @@ class Cutting:
         allocate: Allocate,
         decoded: Mapping[int, Samples],
     ) -> Cut:
-        clips: dict[int, Clip] = {}
-        refused: dict[int, Refusal] = {}
-        for index in np.flatnonzero(lengths == 0).tolist():
-            try:
-                clips[index] = _open(self, files[index], decoded.get(index))
-                lengths[index] = clips[index].num_samples
-            except BadAudio as error:
-                refused[index] = error.refusal
+        clips, refused = self._measured(files, lengths, decoded)
         longest = int(lengths.max(initial=0))
         cut = Cut(allocate((len(files), longest), np.float32), lengths, refused)
         for index, (row, length) in enumerate(zip(cut.audio, lengths.tolist(), strict=True)):
@@ -128,6 +132,51 @@ class Cutting:
             if length < longest:
                 pad_behind(row, length, self.pad)
         return cut
+
+    def _flat(
+        self,
+        files: Sequence[Bytes | None],
+        lengths: npt.NDArray[np.int64],
+        words: Words,
+        allocate: Allocate,
+        decoded: Mapping[int, Samples],
+    ) -> Cut:
+        clips, refused = self._measured(files, lengths, decoded)
+        starts = np.zeros_like(lengths)
+        if self.num_samples is not None:
+            starts = crop_starts(lengths, self.num_samples, words, self.crop)
+            lengths = np.minimum(lengths, self.num_samples)
+        ends = np.cumsum(lengths)
+        total = int(ends[-1]) if len(ends) else 0
+        cut = Cut(allocate((total,), np.float32), lengths, refused)
+        for index, (start, length, end) in enumerate(
+            zip(starts.tolist(), lengths.tolist(), ends.tolist(), strict=True)
+        ):
+            if not length:
+                continue
+            try:
+                out = cut.audio[end - length : end]
+                _write(out, clips.pop(index, None), files[index], start)
+            except BadAudio as error:
+                refused[index] = error.refusal
+        return cut
+
+    def _measured(
+        self,
+        files: Sequence[Bytes | None],
+        lengths: npt.NDArray[np.int64],
+        decoded: Mapping[int, Samples],
+    ) -> tuple[dict[int, Clip], dict[int, Refusal]]:
+        """Open the clips that are not plain, fill in their lengths, and say which are no audio."""
+        clips: dict[int, Clip] = {}
+        refused: dict[int, Refusal] = {}
+        for index in np.flatnonzero(lengths == 0).tolist():
+            try:
+                clips[index] = _open(self, files[index], decoded.get(index))
+                lengths[index] = clips[index].num_samples
+            except BadAudio as error:
+                refused[index] = error.refusal
+        return clips, refused
 
 
 def _open(cutting: Cutting, file: Bytes | None, decoded: Samples | None) -> Clip:

@@ -13,10 +13,10 @@ __all__ = ["durations_s"]
 
 
 def durations_s(reader: TableReader, rows: Indices) -> npt.NDArray[np.float64]:
-    """The duration of each row in seconds, (n,).
+    """The duration of each row in seconds, (n,); NaN where it is not known.
 
     Raises:
-        InputError: the table does not tell a duration.
+        InputError: the table has no durations.
     """
     table = reader.table
     if "duration_s" not in table.schema.names:
@@ -28,12 +28,6 @@ def durations_s(reader: TableReader, rows: Indices) -> npt.NDArray[np.float64]:
             "measures durations",
         )
     seconds = reader.numbers("duration_s", rows).astype(np.float64)
-    unknown = np.flatnonzero(~(seconds > 0))
-    if unknown.size:
-        raise InputError(
-            "The table does not tell how long a clip is",
-            where=f"{table.uri}, version {table.version}, row {rows[unknown[0]]}",
-            expected="a duration_s above 0",
-            found=f"{seconds[unknown[0]]}, and {unknown.size - 1} more such rows",
-        )
+    # No clip is of no length: whoever wrote 0 had not measured it.
+    seconds[~((seconds > 0) & np.isfinite(seconds))] = np.nan
     return seconds

@@ -194,7 +194,8 @@ class Rows:
 
         Args:
             rows: (n,).
-            unit: `examples`: 1 each; or a column of numbers (of tokens, say), read or not.
+            unit: `examples`: 1 each; or a column of numbers (of tokens, say), read or not: NaN
+                where it is null.
 
         Raises:
             InputError: another unit.
@@ -211,7 +212,12 @@ class Rows:
                 found=repr(unit),
                 fix=nearest(unit, units),
             )
-        return self._reader.numbers(unit, rows).astype(np.float64)
+        try:
+            return np.array(read_column(self._reader, unit, rows), np.float64)
+        except NullNumbersError as error:
+            costs = self._reader.numbers(unit, rows, fill=0).astype(np.float64)
+            costs[list(error.places)] = np.nan
+            return costs
 
     def domains(self, rows: Indices) -> list[str | None]:
         """The domain of each row; None where the table has none."""

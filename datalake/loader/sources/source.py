@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,19 @@ from datalake.loader.order.order import Indices
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 
-__all__ = ["Allocate", "BadRow", "BadRowsError", "Columns", "Prefetch", "Source"]
+__all__ = ["Allocate", "BadRow", "BadRowsError", "Columns", "Flat", "Prefetch", "Source"]
 
 Columns: TypeAlias = dict[str, Any]
-"""A batch before it becomes tensors: numpy arrays and lists, one entry an example in each."""
+"""A batch before it becomes tensors: numpy arrays and lists, one entry an example in each but those
+that lie `Flat`."""
 
 
 class Allocate(Protocol):
     """Where a batch's arrays come from: recycled, pinned or shared memory, uninitialised."""
 
-    def __call__(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]: ...
+    def __call__(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array of this shape and type."""
+        ...
 
 
 class Prefetch(Protocol):
@@ -119,6 +122,8 @@ class Source(Protocol):
     def costs(self, rows: Indices, unit: str) -> npt.NDArray[np.float64]:
         """How much each row counts for in a batch, (n,): `seconds`, `samples`, `frames`…
 
+        NaN where the table does not tell.
+
         Raises:
             InputError: the source does not know the unit; names those it knows.
         """
@@ -138,4 +143,21 @@ class Source(Protocol):
         Raises:
             InputError: a forked process cannot read this source (says what to do).
         """
+        ...
+
+
+@runtime_checkable
+class Flat(Protocol):
+    """A source with columns that lie flat: the values of all examples one after the other, without
+    padding, as packed sequences want them."""
+
+    @property
+    def flat(self) -> Mapping[str, str]:
+        """Which columns, and for each the column that says how much of it an example has, (n,).
+        Empty where the source is asked for another layout."""
+        ...
+
+    @property
+    def flat_unit(self) -> str:
+        """The unit of `costs` in which these lengths count."""
         ...

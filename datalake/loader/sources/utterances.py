@@ -1,9 +1,10 @@
-"""Speech: utterances of a table as clips of equal length."""
+"""Speech: utterances of a table as clips of equal length, or one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from datalake.errors import InputError, StoreError
 from datalake.lake import Lake, Selection
 from datalake.loader.order.hashing import Words
 from datalake.loader.order.order import Indices
-from datalake.loader.sources.clips import Crop, Pad
+from datalake.loader.sources.clips import Crop, Layout, Pad
 from datalake.loader.sources.columns import check_fork, read_list, readable
 from datalake.loader.sources.cutting import Cutting
 from datalake.loader.sources.durations import durations_s
@@ -33,6 +34,8 @@ UTTERANCE_KEYS: Final = frozenset({"audio", "num_samples", "label", "row_index"}
 """What every batch holds; the columns asked for stand beside it."""
 
 _UNITS: Final = ("examples", "seconds", "samples")
+_FLAT: Final[Mapping[str, str]] = MappingProxyType({"audio": "num_samples"})
+_NOT_FLAT: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Utterances:
@@ -40,8 +43,8 @@ class Utterances:
 
     Gives a batch
 
-        audio        float32 (batch, num_samples), mono, full scale at 1
-        num_samples  int64   (batch,): samples before padding
+        audio        float32 (batch, num_samples), mono, full scale at 1; or flat: (total,)
+        num_samples  int64   (batch,): samples of each, without padding
         label        int64   (batch,): 1 bona fide, 0 spoof, -1 unknown
         row_index    int64   (batch,): the row in this version of the table
         <column>     list: one value an example, for each of `columns`
@@ -58,6 +61,9 @@ class Utterances:
         sample_rate_hz: clips are resampled to it.
         crop: which part of a longer clip: `random` or its `head`.
         pad: how a shorter clip is filled: `repeat` or `zeros`.
+        layout: `padded`: clips as the rows of an array; `flat`: one after the other in one array of
+            as many samples as they have together, as packed sequences take them. Shorter clips
+            are not filled up then.
         cache: where blocks of tables that cannot be mapped in place are kept; None for the default.
         keep: what is kept of a clip for the next epoch: its bytes, or (`decoded`) its samples too,
             of clips that take decoding or resampling: 4 bytes a sample, in `cache`.
@@ -77,6 +83,7 @@ class Utterances:
         sample_rate_hz: int = 16000,
         crop: Crop = "random",
         pad: Pad = "repeat",
+        layout: Layout = "padded",
         cache: BlockCache | Path | str | None = None,
         keep: Keep = "encoded",
     ) -> None:
@@ -84,13 +91,14 @@ class Utterances:
         check_columns(table, columns, UTTERANCE_KEYS)
         _check_choice("crop", crop, get_args(Crop))
         _check_choice("pad", pad, get_args(Pad))
+        _check_choice("layout", layout, get_args(Layout))
         _check_choice("keep", keep, get_args(Keep))
         _check_positive("num_samples", num_samples)
         _check_positive("sample_rate_hz", sample_rate_hz)
         self.table = table
         self.selection = selection
         self.columns = tuple(columns)
-        self._cutting = Cutting(num_samples, sample_rate_hz, crop, pad)
+        self._cutting = Cutting(num_samples, sample_rate_hz, crop, pad, layout)
         store = BlockCache(cache) if isinstance(cache, str | Path) else cache
         self._reader = TableReader(table, cache=store)
         self._kept = (
@@ -113,6 +121,7 @@ class Utterances:
         sample_rate_hz: int = 16000,
         crop: Crop = "random",
         pad: Pad = "repeat",
+        layout: Layout = "padded",
         cache: BlockCache | Path | str | None = None,
         keep: Keep = "encoded",
     ) -> Utterances:
@@ -133,6 +142,7 @@ class Utterances:
             sample_rate_hz=sample_rate_hz,
             crop=crop,
             pad=pad,
+            layout=layout,
             cache=cache,
             keep=keep,
         )
@@ -149,11 +159,20 @@ class Utterances:
 
     @property
     def kind(self) -> str:
-        """Sources of one kind give clips of one length and rate beside the same columns."""
+        """Sources of one kind give clips of one length, rate and layout beside the same columns."""
         cutting = self._cutting
-        return "/".join(
-            ("utterances", str(cutting.num_samples), str(cutting.sample_rate_hz), *self.columns)
-        )
+        length, rate_hz = str(cutting.num_samples), str(cutting.sample_rate_hz)
+        return "/".join(("utterances", length, rate_hz, cutting.layout, *self.columns))
+
+    @property
+    def flat(self) -> Mapping[str, str]:
+        """The audio in the layout `flat`; see `Flat`."""
+        return _FLAT if self._cutting.layout == "flat" else _NOT_FLAT
+
+    @property
+    def flat_unit(self) -> str:
+        """Clips are counted in samples."""
+        return "samples"
 
     @property
     def block_rows(self) -> int:
@@ -231,10 +250,11 @@ class Utterances:
         Args:
             rows: (n,).
             unit: `seconds` or `samples` (at the rate wanted, rounded up) of the clip, or of the
-                crop where clips are longer; `examples`: 1 each.
+                crop where clips are longer; `examples`: 1 each. NaN for a clip whose duration
+                is not known.
 
         Raises:
-            InputError: another unit, or a clip whose duration the table does not tell.
+            InputError: another unit, or the table tells no durations at all.
         """
         if unit not in _UNITS:
             raise InputError("A unit is unknown", expected=" or ".join(_UNITS), found=repr(unit))
