@@ -52,8 +52,8 @@ class TableReader:
         table: the version.
         cache: of this node; None for the one in the default place. Tables in memory need none.
         meter: what is read is counted and timed there.
-        sparse: rows of media come one by one and are not cached, unless a call says otherwise: for
-            orders that need more blocks than the cache holds before a block's next row is due.
+        sparse: rows of media come one by one and are not cached, unless a call says otherwise; see
+            `scatter`, which decides it by the cache's size.
         num_threads: most fetches in the background at a time.
         ahead_bytes: most bytes under way in the background.
         reads_per_s: requests a second that this node may send to the table's store.
@@ -104,7 +104,7 @@ class TableReader:
         _READERS.add(self)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _remade, (self._table, self._cache, self._settings)
+        return _remade, (self._table, self._cache, self._settings, self._sparse)
 
     # What is there --------------------------------------------------------------------------------
 
@@ -175,6 +175,26 @@ class TableReader:
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
         self._meter = meter
+
+    def scatter(self, is_scattered: bool, columns: Sequence[str]) -> None:
+        """Whether rows come one here and one there from now on, instead of block by block.
+
+        A block that the cache cannot keep until all of its rows were wanted would be fetched again
+        for nearly every one of them. So where blocks of media do not fit in the cache all together,
+        scattered rows are fetched one by one and are not cached, as with `sparse`.
+
+        Args:
+            is_scattered: whether they do.
+            columns: those that are read.
+        """
+        media = [name for name in columns if self.layout(name).kind == "media"]
+        sparse = is_scattered and self._cache is not None and self._overflows(media)
+        self._sparse = sparse or bool(self._settings["sparse"])
+
+    def _overflows(self, columns: Sequence[str]) -> bool:
+        num_bytes = self.num_bytes(columns)
+        # The cache is opened only for tables that lie in it.
+        return num_bytes > 0 and self._cache is not None and num_bytes > self._cache.budget_bytes
 
     # Reading --------------------------------------------------------------------------------------
 
@@ -552,8 +572,12 @@ def _first_seen(numbers: Rows) -> tuple[list[int], list[int]]:
     return list(counts.keys()), list(counts.values())
 
 
-def _remade(table: Table, cache: BlockCache | None, settings: dict[str, Any]) -> TableReader:
-    return TableReader(table, cache=cache, **settings)
+def _remade(
+    table: Table, cache: BlockCache | None, settings: dict[str, Any], sparse: bool
+) -> TableReader:
+    reader = TableReader(table, cache=cache, **settings)
+    reader._sparse = sparse
+    return reader
 
 
 _READERS: weakref.WeakSet[TableReader] = weakref.WeakSet()

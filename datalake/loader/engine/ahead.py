@@ -45,7 +45,7 @@ class Limits:
     made_bytes: int
     """Finished batches that wait; one a thread in any case."""
     read_bytes: int
-    """Bytes on the way from stores and disks."""
+    """Bytes on the way from stores and disks, or come and not yet made a batch of."""
     timeout_s: float
     """How long the trainer waits for one batch before StalledError."""
     warn_after_s: float = 30.0
@@ -101,20 +101,31 @@ def ahead(
             yield Made(made.result, made.num_bytes, made.seconds, time.perf_counter() - begin)
         return
 
+    def made_of(task: Task, prefetches: Sequence[Prefetch]) -> Made[Result]:
+        try:
+            return timed(task)
+        finally:
+            # Held until here, so that nothing of it is evicted before it was read.
+            under_way.remove(prefetches)
+
     crew = Crew(limits.num_threads, "datalake-batch")
     asked: deque[tuple[Task, Sequence[Prefetch]]] = deque()
+    under_way = _UnderWay()
     making: deque[Future[Made[Result]]] = deque()
     depth, ended = limits.num_threads, False
     try:
         while True:
-            while not ended and len(asked) < _MOST_STEPS and _under_way(asked) < limits.read_bytes:
+            while not ended and len(asked) < _MOST_STEPS:
+                # One in any case, or nothing would be made.
+                if under_way.num_bytes >= limits.read_bytes and (asked or making):
+                    break
                 for task in islice(tasks, 1):
-                    asked.append((task, prefetch(task)))
+                    asked.append((task, under_way.add(prefetch(task))))
                     break
                 else:
                     ended = True
             while asked and len(making) <= depth:
-                making.append(crew.submit(timed, asked.popleft()[0]))
+                making.append(crew.submit(made_of, *asked.popleft()))
             if not making:
                 return
             begin = time.perf_counter()
@@ -133,8 +144,21 @@ def ahead(
             _log.warning("A thread did not end and was left: %s", _doing(meter))
 
 
-def _under_way(asked: deque[tuple[Task, Sequence[Prefetch]]]) -> int:
-    return sum(one.num_bytes for _, prefetches in asked for one in prefetches)
+class _UnderWay:
+    """Bytes of steps that are not made yet. What two steps need is counted to the first."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+        self._lock = threading.Lock()
+
+    def add(self, prefetches: Sequence[Prefetch]) -> Sequence[Prefetch]:
+        with self._lock:
+            self.num_bytes += sum(one.num_bytes for one in prefetches)
+        return prefetches
+
+    def remove(self, prefetches: Sequence[Prefetch]) -> None:
+        with self._lock:
+            self.num_bytes -= sum(one.num_bytes for one in prefetches)
 
 
 def _awaited(future: Future[Made[Result]], limits: Limits, meter: Meter) -> Made[Result]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
@@ -48,8 +49,9 @@ class Crew:
         """Let the threads end after what they do now; whether they all did within the time."""
         for _ in self._threads:
             self._tasks.put(None)
+        deadline = time.monotonic() + within_s
         for thread in self._threads:
-            thread.join(within_s)
+            thread.join(max(deadline - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in self._threads)
 
 

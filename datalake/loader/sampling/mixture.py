@@ -150,6 +150,11 @@ class MixtureSampler:
         """Positions an epoch."""
         return self._num_examples
 
+    @property
+    def parts(self) -> Mapping[str, Sampler]:
+        """What is mixed, by name."""
+        return self._parts
+
     def identity(self) -> Plain:
         """The parts' identities, the weights and the seed. `without_weights` gives what must stay
         when weights change at a resume."""

@@ -136,6 +136,16 @@ class RowSampler:
         """Positions an epoch: every row stands at one."""
         return self._num_examples
 
+    @property
+    def rows(self) -> Indices | None:
+        """The selected rows by the number of their example; None for all."""
+        return self._rows
+
+    @property
+    def is_ascending(self) -> bool:
+        """Whether examples are numbered in the table's order."""
+        return self._rows is None or bool((self._rows[1:] >= self._rows[:-1]).all())
+
     def order(self, epoch: int) -> Order:
         """The order of an epoch; of `blocks` it also says when a block is needed."""
         # Replaced as a whole, so that threads need no lock.
