@@ -19,7 +19,7 @@ PIP_FLAGS ?=
 PYTHON ?= $(shell scripts/find_python.sh)
 
 .PHONY: help demo test test-slow bench bench-selection bench-ingest bench-take bench-packing \
-	bench-decode bench-episodes check format clean
+	bench-decode bench-episodes bench-loader bench-store bench-video check format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -70,6 +70,28 @@ bench-packing: $(VENV)/.installed-test
 
 bench-decode: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/decode.py
+
+# The peers' versions clash with ours: they get an environment of their own.
+PEERS ?= .venv-peers
+BENCH_DATA ?= .bench
+
+$(PEERS)/.installed: benchmarks/loader/peers.txt benchmarks/loader/peers_alone.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
+	$(PEERS)/bin/python -m pip install --quiet $(PIP_FLAGS) -r benchmarks/loader/peers.txt
+	$(PEERS)/bin/python -m pip install --quiet $(PIP_FLAGS) --no-deps -r benchmarks/loader/peers_alone.txt
+	@touch $@
+
+bench-loader: $(VENV)/.installed-test $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.loader.run $(BENCH_DATA) --peers-python $(PEERS)/bin/python
+
+# A real S3-compatible server behind 20 ms and a bandwidth cap.
+bench-store: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/loader_store.py
+
+#   make bench-video LEROBOT_PYTHON=/path/to/python
+bench-video: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/loader_video.py --lerobot-python $(LEROBOT_PYTHON)
 
 # Needs an environment with the real lerobot package, whose versions clash with ours:
 #   make bench-episodes LEROBOT_PYTHON=/path/to/python DATASET=/path/to/dataset
