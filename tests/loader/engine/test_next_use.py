@@ -109,7 +109,8 @@ def test_each_block_is_done_with_after_its_last_row(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(next_use, "time", clock)
         steps = passes(sampler, clock, 2, batch)
-    last_use, first_use = {}, {}
+    last_use: dict[tuple[int, int], int] = {}
+    first_use: dict[tuple[int, int], int] = {}
     for epoch in range(3):
         rows = sampler.picks(epoch, np.arange(size)).rows
         for position, block in enumerate((rows // BLOCK_ROWS).tolist()):
