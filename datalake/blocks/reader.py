@@ -30,6 +30,7 @@ from datalake.blocks.opened import (
 )
 from datalake.blocks.origin import Origin, without_fork
 from datalake.blocks.table_blocks import Part, TableBlocks
+from datalake.blocks.warmth import Warmth
 from datalake.errors import InputError, NotFoundError, SchemaError, StoreError, nearest
 from datalake.tables.mapped import Bytes, Mapped
 from datalake.tables.protocol import Table
@@ -101,6 +102,7 @@ class TableReader:
         )
         self._layouts: dict[str, Layout] = {}
         self._mapped: dict[str, Mapped | None] = {}
+        self._warmth = Warmth()
         _READERS.add(self)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -397,13 +399,14 @@ class TableReader:
         rows = self._inside(rows)
         fetches: list[Fetch] = []
         num_bytes = 0
+        cold = self._warmth.is_cold()
         for column in columns:
             layout = self.layout(column)
             mapped = self._mapped_of(column)
             if mapped is not None:
                 # What cannot be advised cannot be read either, which is left to the read.
                 with suppress(StoreError, NotFoundError, OSError):
-                    num_bytes += mapped.advise(rows)
+                    num_bytes += mapped.advise(rows) if cold else 0
             elif self._is_sparse(layout, sparse):
                 if layout.kind != "media":
                     continue  # What reading them costs is little more than asking.
