@@ -75,7 +75,11 @@ class Buckets:
 
     def record(self) -> dict[str, Any]:
         """The fields as plain data."""
-        return {"by": self.kind, **asdict(self)}
+        record = {"by": self.kind, **asdict(self)}
+        if self.unknown == "raise":
+            # As it was before there was a choice.
+            del record["unknown"]
+        return record
 
     def _padded_ends(self, falling: list[float]) -> list[int]:
         limit, most = self.limit, self.max_examples or _MOST

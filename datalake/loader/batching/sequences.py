@@ -77,4 +77,8 @@ class Sequences:
 
     def record(self) -> dict[str, Any]:
         """The fields as plain data."""
-        return {"by": self.kind, **asdict(self)}
+        record = {"by": self.kind, **asdict(self)}
+        if self.unknown == "raise":
+            # As it was before there was a choice.
+            del record["unknown"]
+        return record

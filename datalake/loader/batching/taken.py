@@ -168,7 +168,8 @@ def _check_record(record: Record, index: int, span: int) -> None:
         _check_keys(record, index, (*_OWN, "batch_size"))
         check_whole(f"taken.{index}.batch_size", record["batch_size"], 1, _MOST)
     else:
-        _check_keys(record, index, (*_OWN, *(field.name for field in fields(_CUTTERS[kind]))))
+        names = [field.name for field in fields(_CUTTERS[kind])]
+        _check_keys(record, index, (*_OWN, *(n for n in names if n != "unknown" or n in record)))
         _cutter_of(record)
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from datalake.errors import InputError, StoreError
+from datalake.blocks.origin import RefusedError
+from datalake.errors import CredentialsError, DiskFullError, InputError, StoreError
 from datalake.loader.order.hashing import Words, keys, mix
 from datalake.loader.order.order import Indices
 from datalake.loader.sampling.sampler import Sampler
@@ -37,11 +38,13 @@ _NUM_DRAWN: Final = 512
 _NUM_SEARCHED: Final = 1 << 16
 _NUM_AT_ONCE: Final = 1 << 12
 # Stand-ins of the same domain, and stand-ins at all, that are tried for an example.
-_NUM_SAME: Final = 8
-_NUM_TRIES: Final = 16
+_NUM_SAME: Final = 16
+_NUM_TRIES: Final = 24
 _NUM_RECORDED: Final = 1000
 _NUM_ASKED: Final = 32
 _LOST: Final = object()
+# Another row would meet them too.
+_NOT_OF_ROWS: Final = (RefusedError, CredentialsError, DiskFullError)
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class Trouble:
         wanted = sampler.sources[source]
         rows = step.picks.rows[places].copy()
         chains: dict[int, _Chain] = {}
+        cause: BadRowsError | StoreError
         while True:
             try:
                 columns = wanted.read(rows, words, allocate)
@@ -113,7 +117,13 @@ class Trouble:
             except BadRowsError as error:
                 if self.on_bad == "raise":
                     raise _refusal(error.bad) from error
-                bad, cause = error.bad, error
+                bad, cause = list(error.bad), error
+            except StoreError as error:
+                if self.on_bad == "raise" or isinstance(error, _NOT_OF_ROWS):
+                    raise
+                bad, cause = _lost_alone(wanted, rows, words, allocate), error
+                if not bad:
+                    raise
             for one in bad:
                 chain = chains.setdefault(one.index, _Chain(one))
                 if len(chain.rows) >= _NUM_TRIES:
@@ -174,6 +184,18 @@ class Trouble:
             self._recent[place] = substitution
             if len(self._recent) > _NUM_RECORDED:
                 self._recent.popitem(last=False)
+
+
+def _lost_alone(source: Source, rows: Indices, words: Words, allocate: Allocate) -> list[BadRow]:
+    """Those of several rows that make no example, each asked for alone: a source that can read none
+    of them takes that for trouble with its store, but all may lie in one file that is gone."""
+    bad = []
+    for index in range(len(rows)):
+        try:
+            source.read(rows[[index]], words[[index]], allocate)
+        except BadRowsError as error:
+            bad += [replace(one, index=index) for one in error.bad]
+    return bad
 
 
 def _positions(num_examples: int, key: np.uint64) -> Iterator[Indices]:
