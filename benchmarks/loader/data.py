@@ -60,12 +60,12 @@ class Audio:
         return len(self.label)
 
     @staticmethod
-    def make(folder: Path) -> None:
+    def make(folder: Path, num_clips: int = _NUM_CLIPS) -> None:
         """Write it."""
         rng = np.random.default_rng(0)
-        lengths_s = np.clip(rng.lognormal(np.log(2.85), 0.42, _NUM_CLIPS), 0.9, 8.0)
+        lengths_s = np.clip(rng.lognormal(np.log(2.85), 0.42, num_clips), 0.9, 8.0)
         lengths = (lengths_s * RATE_HZ).astype(np.int64)
-        system = rng.integers(0, len(_SYSTEMS), _NUM_CLIPS)
+        system = rng.integers(0, len(_SYSTEMS), num_clips)
         noise = rng.standard_normal(1 << 20).astype(np.float32)
         spectrum = np.fft.rfft(noise)
         spectrum *= 1 / (0.05 + np.linspace(0, 1, spectrum.size))

@@ -88,6 +88,8 @@ class TableBlocks:
             most_memory=_MOST_MEMORY_BYTES,
         )
         self._loose = LooseRows()
+        self._fetching: dict[_Place, Fetch] = {}
+        self._fetching_lock = threading.Lock()
         # Blocks that failed or that the cache does not keep: not fetched again behind the back.
         self._given_up: set[_Place] = set()
         self._start()
@@ -183,6 +185,7 @@ class TableBlocks:
     def _alone(self, layout: Layout, rows: Rows, index: Rows) -> Part:
         """Rows without their blocks, in one set of requests."""
         if layout.kind == "media":
+            self._finish_rows(layout, rows)
             kept = self._loose.take(layout.column, rows)
             if kept is not None:
                 return Part(kept[0], index, kept[1])
@@ -299,8 +302,16 @@ class TableBlocks:
             for row in self._loose.unknown(layout.column, rows)
             if not self.is_cached(layout, row // layout.block_rows)
         ]
+        with self._fetching_lock:
+            fetching = {
+                place: fetch for place, fetch in self._fetching.items() if not fetch.done.is_set()
+            }
+            self._fetching = fetching
+            known = [fetching.get((layout.column, row)) for row in wanted]
+        fetches = list(dict.fromkeys(fetch for fetch in known if fetch is not None))
+        wanted = [row for row, fetch in zip(wanted, known, strict=True) if fetch is None]
         if not wanted:
-            return [], 0
+            return fetches, 0
         array = np.array(wanted, np.int64)
 
         def run(stop: threading.Event) -> MediaBlock:
@@ -310,7 +321,19 @@ class TableBlocks:
 
         num_bytes = layout.row_bytes * len(wanted)
         fetch, _ = self._ahead.submit(("loose", layout.column, *wanted), num_bytes, run)
-        return [fetch], num_bytes
+        with self._fetching_lock:
+            self._fetching |= {(layout.column, row): fetch for row in wanted}
+        return [*fetches, fetch], num_bytes
+
+    def _finish_rows(self, layout: Layout, rows: Rows) -> None:
+        """Wait for those of the rows that are on their way."""
+        with self._fetching_lock:
+            found = [self._fetching.get((layout.column, row)) for row in rows.tolist()]
+        fetches = list(dict.fromkeys(fetch for fetch in found if fetch is not None))
+        if fetches:
+            what = f"{rows.size} rows of {layout.column} of {self._origin.where}"
+            with self._meter.during("store", f"waiting for {what}"):
+                self._ahead.finish(fetches)
 
     def close(self) -> None:
         """Drop what is queued. Reading goes on to work."""
@@ -322,6 +345,7 @@ class TableBlocks:
         """In a forked child: threads are gone, and locks may be held by them for ever."""
         self._open.reset_lock()
         self._loose = LooseRows()
+        self._fetching, self._fetching_lock = {}, threading.Lock()
         self._start()
 
 
