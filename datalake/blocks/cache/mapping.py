@@ -44,23 +44,36 @@ class Mapping:
             `released` is not called.
     """
 
-    __slots__ = ("__weakref__", "_released", "address", "size")
+    __slots__ = ("__weakref__", "_memory", "address", "size")
 
     def __init__(self, fd: int, size: int, released: Callable[[], None]) -> None:
-        self.size = 0
         address = _mmap(None, size, _PROT_READ, _MAP_SHARED, fd, 0)
         if address == _FAILED or address is None:
             number = ctypes.get_errno()
             raise OSError(number, f"mapping {size} bytes failed: {os.strerror(number)}")
         self.address: int = address
         self.size = size
-        self._released = released
+        self._memory = _Memory(address, size, released)
 
     def buffer(self, begin: int, size: int) -> pa.Buffer:
         """A part of the memory, which keeps the whole mapped."""
         return pa.foreign_buffer(self.address + begin, size, base=self)
 
+
+class _Memory:
+    """What is unmapped in the end.
+
+    An object of its own, to which nobody has a weak reference: Python runs `__del__` before it
+    clears those, so that another thread could get hold of a mapping that is being unmapped.
+    """
+
+    __slots__ = ("_address", "_released", "_size")
+
+    def __init__(self, address: int, size: int, released: Callable[[], None]) -> None:
+        self._address = address
+        self._size = size
+        self._released = released
+
     def __del__(self, _munmap: Callable[[int, int], int] = _munmap) -> None:
-        if self.size:
-            _munmap(self.address, self.size)
-            self._released()
+        _munmap(self._address, self._size)
+        self._released()
