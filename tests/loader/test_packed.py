@@ -237,7 +237,7 @@ def test_episodes_of_different_robots_share_sequences(lake: Lake) -> None:
 
 
 def test_windows_beside_whole_episodes(lake: Lake) -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "windows": EpisodeWindows.from_lake(lake, "g1", columns=["action"]),
         "whole": Episodes.from_lake(lake, "g1", ["action"]),
     }

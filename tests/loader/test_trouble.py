@@ -39,15 +39,25 @@ def table() -> Table:
 
 def loader_of(table: Table, **changes: Any) -> Loader:
     source = Utterances(table, num_samples=16)
-    arguments = {"batch_size": NUM_ROWS, "on_bad": "substitute", "num_threads": 0} | changes
+    arguments: dict[str, Any] = {
+        "batch_size": NUM_ROWS,
+        "on_bad": "substitute",
+        "num_threads": 0,
+    } | changes
     return Loader(source, **arguments)
 
 
-def by_position(loader: Loader, batches: Iterable[Batch]) -> dict[int, tuple[Any, ...]]:
-    """What came at each position, which the example's own random number tells."""
-    seeds = loader._assembler._words(loader._sampler.picks(0, np.arange(loader.num_examples)))
-    position_of = {seed: position for position, seed in enumerate(seeds.view(np.int64).tolist())}
-    found = {}
+@pytest.fixture(scope="module")
+def order(table: Table) -> list[int]:
+    """The random number of the example at each position of epoch 0, whatever stands in for it."""
+    (whole,) = loader_of(table)
+    return list(whole["seed"].tolist())
+
+
+def by_position(order: list[int], batches: Iterable[Batch]) -> dict[int, tuple[Any, ...]]:
+    """What came at each position."""
+    position_of = {seed: position for position, seed in enumerate(order)}
+    found: dict[int, tuple[Any, ...]] = {}
     for batch in batches:
         for index, seed in enumerate(batch["seed"].tolist()):
             came = (
@@ -60,9 +70,8 @@ def by_position(loader: Loader, batches: Iterable[Batch]) -> dict[int, tuple[Any
 
 
 @pytest.fixture(scope="module")
-def expected(table: Table) -> dict[int, tuple[Any, ...]]:
-    loader = loader_of(table)
-    return by_position(loader, loader)
+def expected(table: Table, order: list[int]) -> dict[int, tuple[Any, ...]]:
+    return by_position(order, loader_of(table))
 
 
 def test_a_stand_in_is_well_marked_named_and_of_the_domain(table: Table) -> None:
@@ -100,6 +109,7 @@ def test_a_stand_in_is_well_marked_named_and_of_the_domain(table: Table) -> None
 )  # fmt: skip
 def test_everybody_sees_the_same(
     table: Table,
+    order: list[int],
     expected: dict[int, tuple[Any, ...]],
     world_size: int,
     batch_size: int,
@@ -116,24 +126,28 @@ def test_everybody_sees_the_same(
         for worker in range(num_workers):
             batches += loader.batches(Place(0, 0), worker=worker, num_workers=num_workers)
     # Repeats of bad examples are stood in for by the same rows: `by_position` sees to it.
-    assert by_position(loader, batches) == expected
+    assert by_position(order, batches) == expected
 
 
-def test_a_resumed_run_sees_the_same(table: Table, expected: dict[int, tuple[Any, ...]]) -> None:
+def test_a_resumed_run_sees_the_same(
+    table: Table, order: list[int], expected: dict[int, tuple[Any, ...]]
+) -> None:
     first = loader_of(table, batch_size=7)
     passing = iter(first)
     batches = [next(passing) for _ in range(3)]
     later = loader_of(table, batch_size=5)
     later.load_state_dict(json.loads(json.dumps(first.state_dict())))
     batches += later
-    assert by_position(first, batches) == expected
+    assert by_position(order, batches) == expected
 
 
 @pytest.mark.filterwarnings("ignore:lance is not fork-safe", "ignore:This DataLoader")
-def test_worker_processes_see_the_same(table: Table, expected: dict[int, tuple[Any, ...]]) -> None:
+def test_worker_processes_see_the_same(
+    table: Table, order: list[int], expected: dict[int, tuple[Any, ...]]
+) -> None:
     loader = loader_of(table, batch_size=9)
     batches = loader.dataloader(num_workers=2, multiprocessing_context="fork")
-    assert by_position(loader, batches) == expected
+    assert by_position(order, batches) == expected
 
 
 @pytest.mark.parametrize(
@@ -141,7 +155,9 @@ def test_worker_processes_see_the_same(table: Table, expected: dict[int, tuple[A
     [Fixed(4), ByCost(0.05, "seconds", window=16), Packed(600, "samples", num_sequences=2)],
 )
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_every_position_comes_once(table: Table, batching: Batching, world_size: int) -> None:
+def test_every_position_comes_once(
+    table: Table, order: list[int], batching: Batching, world_size: int
+) -> None:
     """Broken rows have no known duration either: each fills a batch or a sequence by itself."""
     source = Utterances(table, num_samples=None, layout="flat")
     stats = []
@@ -163,9 +179,6 @@ def test_every_position_comes_once(table: Table, batching: Batching, world_size:
             yield Step(batch["seed"].tolist(), batch["is_pad"].tolist(), loader.state_dict())
         stats.append(loader.stats())
 
-    loader = Loader(source)
-    words = loader._assembler._words(loader._sampler.picks(0, np.arange(NUM_ROWS)))
-    order = words.view(np.int64).tolist()
     runs = [Run(batching, world_size, steps=2), Run(batching, world_size, steps=1), Run(batching)]
     every_example_once(make, runs, order)
     if not isinstance(batching, Fixed):
