@@ -13,12 +13,22 @@ import torch
 import torch.utils.data
 
 from datalake.errors import InputError
-from datalake.loader.batching import Batching, ByCost, Fixed, Packed, Place, Tail
+from datalake.loader.batching import Batching, Fixed, Place, Tail
 from datalake.loader.engine.ahead import Limits, Made, ahead
+from datalake.loader.engine.arguments import (
+    batching_of,
+    check_choice,
+    check_least,
+    check_processes,
+    check_working_set,
+    device_of,
+    share_of,
+)
 from datalake.loader.engine.assembly import Assembler, Step, Transform
 from datalake.loader.engine.blocks_ahead import BlocksAhead
 from datalake.loader.engine.flat import check_packing
 from datalake.loader.engine.next_use import NextUse
+from datalake.loader.engine.progress import Progress
 from datalake.loader.engine.scattered import tell_order
 from datalake.loader.engine.shuffle import ShuffleMeter, expected_shuffle
 from datalake.loader.engine.stats import Ledger, LoaderStats
@@ -35,7 +45,6 @@ from datalake.loader.order import OrderName
 from datalake.loader.order.quality import Quality
 from datalake.loader.sampling import Data, Sampler, WorkingSet, sampler_of
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET
-from datalake.loader.sources.source import Source
 from datalake.loader.state import (
     Cursor,
     Part,
@@ -76,8 +85,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
         weight       float32 (batch,): from the selection; 1 without one
         is_pad       bool    (batch,): a repeat that only evens out the last step
-        seed         int64   (batch,): a random number that is the example's own in this epoch,
-                     whatever the worker; augmentation that draws from it can be repeated
+        seed         int64   (batch,): a random number from 0 that is the example's own in this
+                     epoch, whatever the worker; augmentation that draws from it can be repeated
         source       int64   (batch,): which part of a mixture an example is of
         is_substitute bool   (batch,): another example stands in (with `on_bad="substitute"`)
         sequence, lengths, cu_seqlens, max_seqlen, fill: of packed sequences; see `Packed`
@@ -86,15 +95,16 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
     Args:
         data: a source (`Utterances`, `EpisodeWindows`, `Episodes`, `Rows`), or `Weighted` or
             `Mixture` of such.
-        batch_size: examples a rank and step.
-        batching: another way to make batches: `ByCost`, `Packed`.
+        batch_size: examples a rank and step; None for 64.
+        batching: another way to make batches, in place of `batch_size` and `tail`: `ByCost`,
+            `Packed`.
         order: `exact` (a uniform shuffle of the whole epoch), `blocks` (a shuffle with a bounded
             working set, for tables larger than the cache) or `sequential`.
         working_set: of `order="blocks"`: how many blocks it mixes at a time, or (below 1) which
             part of the data the cache holds.
         seed: of the shuffle, the crops and the augmentation.
         tail: what to do with the last examples that do not fill all ranks' batches: `drop`, `pad`
-            (with repeats that are marked) or `short` (a short last step).
+            (with repeats that are marked; None for this) or `short` (a short last step).
         rank, world_size: which share to read; None for what torchrun says (the environment's RANK
             and WORLD_SIZE), or 0 of 1.
         epoch: where to begin.
@@ -111,6 +121,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             comes in its batch's turn.
         device: a CUDA device to which batches are copied while the trainer works on the one before.
         timeout_s: how long to wait for one batch before StalledError says what hangs.
+        progress: keep a line on stderr that says how it goes.
 
     Raises:
         InputError: an argument is out of range, there is nothing to stream, or a selection was made
@@ -126,12 +137,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         self,
         data: Data,
         *,
-        batch_size: int = 64,
+        batch_size: int | None = None,
         batching: Batching | None = None,
         order: OrderName = "exact",
         working_set: WorkingSet = DEFAULT_WORKING_SET,
         seed: int = 0,
-        tail: Tail = "pad",
+        tail: Tail | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         epoch: int = 0,
@@ -142,12 +153,13 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         transform: Transform | None = None,
         device: str | torch.device | None = None,
         timeout_s: float = 600.0,
+        progress: bool = False,
     ) -> None:
-        _check_choice("on_bad", on_bad, get_args(OnBad))
-        _check_least("epoch", epoch, 0)
-        _check_least("num_threads", num_threads, 0)
-        _check_least("made_bytes", made_bytes, 0)
-        _check_least("read_bytes", read_bytes, 0)
+        check_choice("on_bad", on_bad, get_args(OnBad))
+        check_least("epoch", epoch, 0)
+        check_least("num_threads", num_threads, 0)
+        check_least("made_bytes", made_bytes, 0)
+        check_least("read_bytes", read_bytes, 0)
         self._meter = Meter()
         sampler = sampler_of(data, order=order, seed=seed, working_set=working_set)
         for source in sampler.sources:
@@ -156,14 +168,14 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         self._assembler = Assembler(
             sampler, seed, Trouble(on_bad, seed, self._meter), self._meter, transform
         )
-        self._batching = Fixed(batch_size, tail) if batching is None else batching
-        if on_bad == "substitute" and isinstance(self._batching, ByCost | Packed):
-            self._batching = replace(self._batching, unknown="alone")
+        self._batching = batching_of(batching, batch_size, tail, sampler, on_bad)
         check_packing(sampler, self._batching)
-        self.rank, self.world_size = _share(rank, world_size)
+        self.rank, self.world_size = share_of(rank, world_size)
+        check_working_set(sampler, self._batching, self.world_size)
         self._num_threads = num_threads
         self._limits = Limits(0, made_bytes, read_bytes, timeout_s)
-        self._device = None if device is None else torch.device(device)
+        self._device = device_of(device)
+        self._shows_progress = progress
         self._cursor = Cursor(epoch)
         self._part: Part | None = None
         self._passed_in_worker = False
@@ -202,7 +214,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be this epoch. No effect if it is already, so a loaded place stays."""
-        _check_least("epoch", epoch, 0)
+        check_least("epoch", epoch, 0)
         self._cursor.set_epoch(epoch)
 
     def __len__(self) -> int:
@@ -324,14 +336,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         if torch.utils.data.get_worker_info() is not None:
             return SharedMemory()
         if self._memory is None:
-            self._memory = PinnedMemory() if self._copies() else PlainMemory()
+            self._memory = PlainMemory() if self._device is None else PinnedMemory()
         return self._memory
 
-    def _copies(self) -> bool:
-        return self._device is not None and self._device.type == "cuda"
-
     def _on_device(self, made: Iterator[Made[Batch]]) -> Iterator[Made[Batch]]:
-        if self._device is None or not self._copies():
+        # A worker process hands on what lies in memory.
+        if self._device is None or torch.utils.data.get_worker_info() is not None:
             return made
         return copied(made, self._device, self._meter)
 
@@ -341,11 +351,17 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         return 1 if torch.utils.data.get_worker_info() is not None else os.cpu_count() or 1
 
     def _counted(self, made: Iterable[tuple[Step, Made[Batch]]]) -> Iterator[Batch]:
+        progress = Progress() if self._shows_progress else None
         for step, one in made:
             self._ledger.delivered(one, len(step.picks.rows))
             self._shuffle.observe(step)
+            if progress is not None and progress.is_due():
+                at = step.share.after
+                progress.show(self._ledger.stats(), at.epoch, at.position, self.num_examples)
             yield one.result
             del one
+        if progress is not None:
+            progress.end()
 
     # State --------------------------------------------------------------------------------------
 
@@ -389,12 +405,19 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
     # Reports ------------------------------------------------------------------------------------
 
     def stats(self) -> LoaderStats:
-        """What this stream did since it was made or `reset_stats`: speed, waits, cache, shuffle."""
+        """What this stream did since it was made or `reset_stats`: speed, waits, cache, shuffle.
+
+        Of worker processes it knows how many batches came and how long each was waited for.
+        """
         return self._ledger.stats(
             quality=self._shuffle.quality(),
             mix=self._shuffle.shares(),
             substituted=tuple(self._assembler.trouble.recent()),
         )
+
+    def count(self, made: Made[Batch]) -> None:
+        """A batch of this loader was delivered by worker processes."""
+        self._ledger.delivered(made, len(made.result["is_pad"]))
 
     def reset_stats(self) -> None:
         """Let `stats` begin at zero."""
@@ -404,11 +427,11 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
     def expected_quality(self) -> dict[str, Quality]:
         """How well the coming epoch is shuffled, by source, from some hundred of its batches.
 
-        Batches are taken for those of one rank with `batch_size` examples, or 64 where batches are
-        made by cost. Reads nothing.
+        A batch here is what all ranks together take at a step, as the model learns from that: 64
+        examples a rank where batches are made by cost. Reads nothing.
         """
-        batch_size = getattr(self._batching, "batch_size", 64)
-        return expected_shuffle(self._sampler, self.epoch, batch_size)
+        own = self._batching.batch_size if isinstance(self._batching, Fixed) else 64
+        return expected_shuffle(self._sampler, self.epoch, own * self.world_size)
 
     # Worker processes ---------------------------------------------------------------------------
 
@@ -440,7 +463,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
                 if multiprocessing_context == "fork":
                     source.prepare_fork()
                 else:
-                    _check_processes(source)
+                    check_processes(source)
         return WorkerLoader(
             self,
             self._cursor,
@@ -466,47 +489,3 @@ class Passes(torch.utils.data.IterableDataset[Batch]):
             del batch
         if not some:
             yield from self._loader
-
-
-def _check_processes(source: Source) -> None:
-    for table in source.tables:
-        if not table.capabilities.survives_process:
-            raise InputError(
-                "Worker processes cannot see this table",
-                where=table.uri,
-                found=f"the format {table.format}, which lives in this process",
-                fix="Use num_workers=0 or multiprocessing_context='fork'",
-            )
-
-
-def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    rank = _from_torchrun("RANK", 0) if rank is None else rank
-    world_size = _from_torchrun("WORLD_SIZE", 1) if world_size is None else world_size
-    if not 0 <= rank < world_size:
-        raise InputError(
-            "The rank lies outside of the world",
-            expected="0 <= rank < world_size",
-            found=f"rank {rank}, world_size {world_size}",
-        )
-    return rank, world_size
-
-
-def _from_torchrun(name: str, default: int) -> int:
-    text = os.environ.get(name, "")
-    if not text:
-        return default
-    if not text.isdecimal():
-        raise InputError(
-            "The environment names no rank", where=name, expected="a number", found=text
-        )
-    return int(text)
-
-
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(f"{name} is unknown", expected=" or ".join(known), found=repr(value))
-
-
-def _check_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise InputError(f"{name} is too small", expected=f"{least} or more", found=str(value))

@@ -11,6 +11,8 @@ import torch.utils.data
 
 from datalake.errors import InputError, LakeError, StalledError
 from datalake.loader.batching import Place
+from datalake.loader.engine.ahead import Made
+from datalake.loader.engine.tensors import num_bytes_of
 from datalake.loader.sources.source import Columns
 from datalake.loader.state import Cursor, State
 
@@ -79,7 +81,17 @@ class WorkerLoader:
     def _passing(self, place: Place, batches: Iterator[Columns | LakeError]) -> Iterator[Columns]:
         # As `Loader` does, the pass begins with its first batch.
         self._cursor.begin(place)
-        yield from self._cursor.follow(_raising(batches))
+        yield from self._cursor.follow(self._counted(_raising(batches)))
+
+    def _counted(self, batches: Iterator[Columns]) -> Iterator[Columns]:
+        # What a worker spent its time on stays with it; how long the trainer waited is known here.
+        begin = time.perf_counter()
+        for batch in batches:
+            waited_s = time.perf_counter() - begin
+            self._loader.count(Made(batch, num_bytes_of(batch), {}, waited_s))
+            yield batch
+            del batch
+            begin = time.perf_counter()
 
     def state_dict(self) -> State:
         """Where the stream stands after the last delivered batch; workers may be further."""

@@ -92,7 +92,7 @@ class Assembler:
             own: Columns = {
                 "weight": step.picks.weights,
                 "is_pad": step.share.is_pad,
-                "seed": words.view(np.int64),
+                "seed": (words >> np.uint64(1)).astype(np.int64),
             }
             if len(self.sampler.sources) > 1:
                 own["source"] = step.picks.sources

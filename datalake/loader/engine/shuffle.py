@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from datalake.loader.order.hashing import keys, mix
+from datalake.loader.order.order import Indices
 from datalake.loader.order.quality import Quality, QualityMeter
 from datalake.loader.sampling.realised import Labelled, Realised, Share
+from datalake.loader.sampling.rows import RowSampler
 from datalake.loader.sampling.sampler import Picks, Sampler
 
 if TYPE_CHECKING:
@@ -26,16 +28,22 @@ class ShuffleMeter:
     def __init__(self, sampler: Sampler) -> None:
         self._names = sampler.names
         self._meters = [QualityMeter(s.num_rows, s.block_rows) for s in sampler.sources]
+        # Of a part of the rows, or of several visits to them, places are not comparable.
+        whole = [s.num_rows for s in sampler.sources] == [sampler.num_examples]
+        self._is_whole = whole and isinstance(sampler, RowSampler)
         self._realised = Realised(sampler) if isinstance(sampler, Labelled) else None
 
     def observe(self, step: Step) -> None:
         """Count a batch that was delivered."""
-        self._count(step.picks)
+        self.count(step.picks, step.share.positions)
 
-    def _count(self, picks: Picks) -> None:
-        for index, meter in enumerate(self._meters):
-            alone = len(self._meters) == 1
-            meter.observe(picks.rows if alone else picks.rows[picks.sources == index])
+    def count(self, picks: Picks, positions: Indices) -> None:
+        """Count what stands at some positions."""
+        if len(self._meters) == 1:
+            self._meters[0].observe(picks.rows, positions if self._is_whole else None)
+        else:
+            for index, meter in enumerate(self._meters):
+                meter.observe(picks.rows[picks.sources == index])
         if self._realised is not None:
             self._realised.observe(picks)
 
@@ -59,5 +67,6 @@ def expected_shuffle(sampler: Sampler, epoch: int, batch_size: int) -> dict[str,
         drawn = ((drawn + words * 2.0**-53) * (whole / _NUM_DRAWN)).astype(np.int64)
     for batch in drawn.tolist():
         stop = min((batch + 1) * batch_size, sampler.num_examples)
-        meter._count(sampler.picks(epoch, np.arange(batch * batch_size, stop)))
+        positions = np.arange(batch * batch_size, stop)
+        meter.count(sampler.picks(epoch, positions), positions)
     return meter.quality()

@@ -14,7 +14,7 @@ origin      whether a selection belongs to a table
 from datalake.loader.sampling.choice import sampler_of, without_weights
 from datalake.loader.sampling.mixture import Mixture
 from datalake.loader.sampling.realised import Realised
-from datalake.loader.sampling.rows import Selected, Whole
+from datalake.loader.sampling.rows import RowSampler, Selected, Whole
 from datalake.loader.sampling.sampler import Picks, Sampler
 from datalake.loader.sampling.spec import Data, Spec, WorkingSet
 from datalake.loader.sampling.weighted import Weighted
@@ -24,6 +24,7 @@ __all__ = [
     "Mixture",
     "Picks",
     "Realised",
+    "RowSampler",
     "Sampler",
     "Selected",
     "Spec",

@@ -30,7 +30,7 @@ def sampler_of(
     """
     if hasattr(data, "picks"):
         return cast("Sampler", data)
-    if hasattr(data, "read"):
+    if hasattr(data, "attach"):
         source = cast("Source", data)
         selection = getattr(source, "selection", None)
         spec: Spec = Whole(source) if selection is None else Selected(source, selection)
@@ -41,6 +41,8 @@ def sampler_of(
             "This cannot be streamed",
             expected="a source, such as Utterances, or Selected, Weighted or Mixture",
             found=type(data).__name__,
+            fix="Wrap a table in Utterances (speech) or Rows (columns as they are), an episode set "
+            "in EpisodeWindows",
         )
     return spec.sampler(order=order, seed=seed, working_set=working_set)
 

@@ -8,15 +8,16 @@ from datalake.errors import InputError
 from datalake.lake import Selection
 from datalake.loader.sources.source import Source
 
-__all__ = ["check_origin", "place_of"]
+__all__ = ["check_alone", "check_origin", "place_of"]
 
 
 def check_origin(source: Source, selection: Selection) -> None:
     """See that a selection's version and the ids of its first and last row are the source's.
 
     Raises:
-        InputError: they are not.
+        InputError: they are not, or the source names another selection.
     """
+    check_alone(source, selection)
     version = source.identity().get("table_version")
     if version is not None and selection.table_version != version:
         raise InputError(
@@ -42,6 +43,26 @@ def check_origin(source: Source, selection: Selection) -> None:
             where=place_of(source),
             expected=f"{selection.table} with {expected} at rows {ends.tolist()}",
             found=str(found),
+        )
+
+
+def check_alone(source: Source, selection: Selection | None) -> None:
+    """See that the source does not name other rows than those given.
+
+    Raises:
+        InputError: it does.
+    """
+    own: Selection | None = getattr(source, "selection", None)
+    if (
+        own is not None
+        and own is not selection
+        and (selection is None or own.digest != selection.digest)
+    ):
+        raise InputError(
+            "Rows are chosen in two ways",
+            where=place_of(source),
+            found=f"the source's own selection {own.name!r}, and other rows beside it",
+            fix="Give the selection in one place: to the source, or to Selected or Weighted",
         )
 
 

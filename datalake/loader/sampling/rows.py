@@ -15,7 +15,7 @@ from datalake.lake import Selection
 from datalake.loader.order.blocks import MAX_LANES
 from datalake.loader.order.choice import OrderName, order_of
 from datalake.loader.order.order import Indices, Order
-from datalake.loader.sampling.origin import check_origin, place_of
+from datalake.loader.sampling.origin import check_alone, check_origin, place_of
 from datalake.loader.sampling.sampler import Picks, Plain, Sampler
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET, WorkingSet
 from datalake.loader.sources.source import Source
@@ -65,6 +65,8 @@ class Selected:
     def __post_init__(self) -> None:
         if isinstance(self.rows, Selection):
             check_origin(self.source, self.rows)
+        else:
+            check_alone(self.source, None)
 
     def sampler(
         self,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,8 @@ class Weighted:
 
     Args:
         source: at the version that was selected from.
-        selection: of rows with domains and weights, such as a saved Weight selection. Rows of
-            weight 0 are left out.
+        selection: of rows with domains and weights, such as a saved Weight selection; None for
+            the one that the source names. Rows of weight 0 are left out.
         rates: in what proportion domains come; None for the sums of their rows' weights. Domains
             that it does not name are left out.
         draw: `even`: exact proportions in every stretch of the stream, the least that whole
@@ -60,7 +60,7 @@ class Weighted:
     """
 
     source: Source
-    selection: Selection
+    selection: Selection | None = None
     rates: Mapping[str, float] | None = None
     draw: Draw = "even"
     replace: bool | None = None
@@ -68,7 +68,7 @@ class Weighted:
     name: str = "data"
 
     def __post_init__(self) -> None:
-        check_origin(self.source, self.selection)
+        check_origin(self.source, self.chosen)
         if self.draw not in get_args(Draw):
             raise InputError(
                 f"There is no way to draw called {self.draw!r}",
@@ -85,6 +85,22 @@ class Weighted:
                 expected="examples_per_epoch of 1 or more",
                 found=str(self.examples_per_epoch),
             )
+
+    @property
+    def chosen(self) -> Selection:
+        """The selection, given or the source's own.
+
+        Raises:
+            InputError: there is none.
+        """
+        selection = self.selection or getattr(self.source, "selection", None)
+        if selection is None:
+            raise InputError(
+                "Domains at rates need a selection",
+                where=place_of(self.source),
+                fix="Give a selection with domains and weights, here or to the source",
+            )
+        return cast("Selection", selection)
 
     def sampler(
         self,
@@ -118,8 +134,8 @@ class WeightedSampler:
         self._seed = seed
         self._draw = spec.draw
         self._replace = spec.draw == "iid" if spec.replace is None else spec.replace
-        self._selection_digest = spec.selection.digest
-        self._num_examples = spec.examples_per_epoch or len(spec.selection)
+        self._selection_digest = spec.chosen.digest
+        self._num_examples = spec.examples_per_epoch or len(spec.chosen)
         domains = _Domains.of(spec)
         self._domains = domains
         self._domain_keys = np.array(
@@ -251,17 +267,17 @@ class _Domains:
 
     @classmethod
     def of(cls, spec: Weighted) -> _Domains:
-        table = spec.selection.rows
+        table = spec.chosen.rows
         weights = table["weight"].to_numpy().astype(np.float64)
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise InputError(
-                f"The selection {spec.selection.name!r} has a weight that is out of range",
+                f"The selection {spec.chosen.name!r} has a weight that is out of range",
                 expected="finite numbers of 0 or more",
                 found=str(weights[~(np.isfinite(weights) & (weights >= 0))][0]),
             )
         encoded = pa.chunked_array(table["domain"]).combine_chunks().dictionary_encode()
         found = encoded.dictionary.to_pylist()
-        rates = _rates(spec.rates, found, spec.selection.name)
+        rates = _rates(spec.rates, found, spec.chosen.name)
         names = sorted(found if rates is None else (name for name in rates if rates[name] > 0))
         number_of = {name: number for number, name in enumerate(names)}
         renumbered = np.array([number_of.get(name, -1) for name in found], np.int64)
@@ -279,7 +295,7 @@ class _Domains:
                 "There is nothing to stream",
                 where=place_of(spec.source),
                 expected="one row or more with a weight above 0",
-                found=f"none in the selection {spec.selection.name!r}",
+                found=f"none in the selection {spec.chosen.name!r}",
             )
         begins = np.cumsum(sizes) - sizes
         ordered = weights[kept]
