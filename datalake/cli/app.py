@@ -36,6 +36,8 @@ _COMMANDS: Final = {
     "cleanup": "datalake.cli.care:cleanup",
     "rm": "datalake.cli.care:rm",
     "cache": "datalake.cli.cache:app",
+    "optimize": "datalake.cli.optimize:optimize",
+    "plan": "datalake.cli.plan:plan",
 }
 
 # These are used often and do little.
