@@ -445,8 +445,10 @@ class BlockCache:
 
     def complain(self, error: OSError) -> None:
         """Warn once of each kind of trouble; blocks are served from memory."""
-        if error.errno in {errno.ENOENT, errno.EAGAIN}:
-            return  # Somebody removed the directory; or it was said.
+        if error.errno in {errno.ENOENT, errno.EEXIST, errno.EAGAIN}:
+            # Somebody removed the directory (between mkdir and a look at what was in its way, for
+            # the second); or it was said.
+            return
         kind = errno.errorcode.get(error.errno or 0, type(error).__name__)
         with self._lock:
             if kind in self._warned:
