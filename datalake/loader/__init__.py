@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from datalake.loader.sources.utterances import Utterances as Utterances
     from datalake.loader.sources.windows import EpisodeWindows as EpisodeWindows
     from datalake.loader.stream import Loader as Loader
+    from datalake.loader.stream import Passes as Passes
     from datalake.loader.workers import WorkerLoader as WorkerLoader
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Loader",
     "Mixture",
     "Packed",
+    "Passes",
     "Rows",
     "Selected",
     "Utterances",
@@ -58,6 +60,7 @@ _HOMES: Final = {
     "Loader": "stream",
     "Mixture": "sampling",
     "Packed": "batching",
+    "Passes": "stream",
     "Rows": "sources.rows",
     "Selected": "sampling",
     "Utterances": "sources.utterances",
