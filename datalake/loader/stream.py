@@ -233,9 +233,9 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         worker = torch.utils.data.get_worker_info()
-        place = self._cursor.rewind(self._is_over)
         if worker is None:
             return self._passing()
+        place = self._cursor.rewind(self._is_over)
         if self._part is None:
             self._part = Part(place, worker.id, worker.num_workers, self._made_by)
         return self._part_of_pass(self._part)
@@ -243,6 +243,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
     def _passing(self) -> Iterator[Batch]:
         # The pass begins with its first batch: trainers call `iter` to see whether they can, and
         # load a state or set the epoch after it.
+        self._cursor.rewind(self._is_over)
         with closing(self._made(self._cursor.begin())) as made:
             yield from self._cursor.follow(self._counted(made))
 
@@ -268,6 +269,12 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
     @property
     def _made_by(self) -> str:
         return f"{self._batching}, {self.world_size} ranks"
+
+    def skip_what_is_over(self) -> None:
+        """Let the next pass be the next epoch if nothing is left of the one it would be."""
+        place = self._cursor.rewind(self._is_over)
+        if self._is_over(place):
+            self._cursor.jump(Place(place.epoch + 1, 0))
 
     def passes(self) -> Passes:
         """This stream for a trainer that keeps count itself: nothing but an iterable.
@@ -417,7 +424,9 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def count(self, made: Made[Batch]) -> None:
         """A batch of this loader was delivered by worker processes."""
-        self._ledger.delivered(made, len(made.result["is_pad"]))
+        # A transform may have taken keys out.
+        known = (made.result[key] for key in ("is_pad", "weight", "seed") if key in made.result)
+        self._ledger.delivered(made, len(next(known, ())))
 
     def reset_stats(self) -> None:
         """Let `stats` begin at zero."""
@@ -482,10 +491,6 @@ class Passes(torch.utils.data.IterableDataset[Batch]):
         self._loader = loader
 
     def __iter__(self) -> Iterator[Batch]:
-        some = False
-        for batch in self._loader:
-            some = True
-            yield batch
-            del batch
-        if not some:
-            yield from self._loader
+        # With the first batch, as trainers call `iter` to see whether they can.
+        self._loader.skip_what_is_over()
+        yield from self._loader

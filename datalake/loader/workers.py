@@ -74,14 +74,10 @@ class WorkerLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Columns]:
-        place = self._cursor.rewind(self._loader._is_over)
-        self._pass.begin_at(place)
-        return self._passing(place, iter(self._batches))
-
-    def _passing(self, place: Place, batches: Iterator[Columns | LakeError]) -> Iterator[Columns]:
-        # As `Loader` does, the pass begins with its first batch.
-        self._cursor.begin(place)
-        yield from self._cursor.follow(self._counted(_raising(batches)))
+        # As with `Loader`, the pass begins with its first batch.
+        self._cursor.rewind(self._loader._is_over)
+        self._pass.begin_at(self._cursor.begin())
+        yield from self._cursor.follow(self._counted(_raising(iter(self._batches))))
 
     def _counted(self, batches: Iterator[Columns]) -> Iterator[Columns]:
         # What a worker spent its time on stays with it; how long the trainer waited is known here.

@@ -310,7 +310,10 @@ def test_a_rank_that_is_killed_leaves_nothing(store: SlowStore, tmp_path: Path) 
             assert rank.stdout.readline() == "ready\n"
         time.sleep(0.5)
         ranks[0].send_signal(signal.SIGKILL)
-        told, _ = ranks[1].communicate(timeout=60)
+        # Not `communicate`, which forgets what `readline` read ahead.
+        assert ranks[1].stdout
+        told = ranks[1].stdout.read()
+        ranks[1].wait(timeout=60)
     finally:
         store.pace(bytes_per_s=None)
         for rank in ranks:

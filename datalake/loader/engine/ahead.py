@@ -139,7 +139,8 @@ def ahead(
             begin = time.perf_counter()
             made = _awaited(making[0], limits, meter)
             making.popleft()
-            depth = max(limits.num_threads, limits.made_bytes // max(made.num_bytes, 1))
+            fitting = min(limits.made_bytes // max(made.num_bytes, 1), _MOST_STEPS)
+            depth = max(limits.num_threads, fitting)
             waited_s = time.perf_counter() - begin
             made = Made(made.result, made.num_bytes, made.seconds, waited_s)
             yield made

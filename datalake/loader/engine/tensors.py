@@ -114,17 +114,21 @@ def copied(
         _mapped(moved.result, lambda tensor: tensor.record_stream(current) or tensor)
         return moved
 
-    for made in batches:
-        before, ahead = ahead, begun(made)
-        if before is not None:
-            yield finished(before)
-            before[1].synchronize()
-    if ahead is not None:
-        yield finished(ahead)
+    try:
+        for made in batches:
+            before, ahead = ahead, begun(made)
+            if before is not None:
+                yield finished(before)
+                before[1].synchronize()
+        if ahead is not None:
+            yield finished(ahead)
+    finally:
+        # The memory that is copied from serves the next pass.
+        side.synchronize()
 
 
 def num_bytes_of(columns: Columns) -> int:
-    """Bytes of a batch's arrays or tensors; those of text are not counted."""
+    """Bytes of a batch: of its arrays or tensors, and of text and bytes in lists."""
     return sum(map(_num_bytes, columns.values()))
 
 
@@ -132,7 +136,9 @@ def _num_bytes(value: Any) -> int:
     if isinstance(value, dict):
         return num_bytes_of(value)
     if isinstance(value, list):
-        return sum(each.nbytes for each in value if _is_array(each))
+        return sum(map(_num_bytes, value))
+    if isinstance(value, bytes | str):
+        return len(value)
     return value.nbytes if _is_array(value) else 0
 
 

@@ -30,7 +30,8 @@ def sampler_of(
     """
     if hasattr(data, "picks"):
         return cast("Sampler", data)
-    if hasattr(data, "attach"):
+    # A table can be read too, and has no blocks of examples.
+    if hasattr(data, "read") and hasattr(data, "block_rows"):
         source = cast("Source", data)
         selection = getattr(source, "selection", None)
         spec: Spec = Whole(source) if selection is None else Selected(source, selection)

@@ -89,7 +89,9 @@ def test_what_is_counted_is_what_was_planned(
     first = {"reads": found.first.reads, "bytes": found.first.num_bytes}
     for name, planned in (("reads", found.later.reads), ("bytes", found.later.num_bytes)):
         later = np.mean([counts.get(f"origin_{name}", 0) for counts in measured[1:]])
-        assert later == pytest.approx(planned, rel=0.1, abs=0.06 * first[name])
+        # What `blocks` evicts hangs on the speed that was measured: a plan is an estimate there.
+        allowed = 0.2 if order == "blocks" else 0.06
+        assert later == pytest.approx(planned, rel=0.1, abs=allowed * first[name])
     (quality,) = found.quality.values()
     assert quality.mix == pytest.approx(loader.stats().quality["data"].mix, rel=0.05)
 
