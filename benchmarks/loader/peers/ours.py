@@ -5,7 +5,7 @@
     datalake_decoded  pictures decoded once and kept (`keep="decoded"`); the epoch measured is the
                       second one
 
-`workers` are threads here; 0 workers is one thread.
+`workers` are threads here; with none each batch is made when it is asked for.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def stream(folder: Path, dataset: str, variant: str, mode: str, workers: int) ->
     else:
         source = source_of(target, CHUNK, decode=mode == "jpeg", keep=variant.endswith("decoded"))
     order = "blocks" if variant.endswith("blocks") else "exact"
-    loader = Loader(source, batch_size=BATCH, order=order, seed=1, num_threads=workers or 1)
+    loader = Loader(source, batch_size=BATCH, order=order, seed=1, num_threads=workers)
     if variant.endswith("decoded"):
         for _ in loader:
             pass

@@ -136,9 +136,9 @@ def _num_bytes(value: Any) -> int:
     if isinstance(value, dict):
         return num_bytes_of(value)
     if isinstance(value, list):
+        if value and isinstance(value[0], bytes | str):
+            return sum(len(each) for each in value if each is not None)
         return sum(map(_num_bytes, value))
-    if isinstance(value, bytes | str):
-        return len(value)
     return value.nbytes if _is_array(value) else 0
 
 
