@@ -36,7 +36,7 @@ from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 from datalake.uri import Location, locate
 
-__all__ = ["Origin", "RefusedError", "num_runs", "will_pass", "without_fork"]
+__all__ = ["NOT_OF_ROWS", "Origin", "RefusedError", "num_runs", "will_pass", "without_fork"]
 
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 8.0
@@ -55,6 +55,10 @@ _PASSING: Final = re.compile(
 
 class RefusedError(StoreError):
     """A store that refused or did not answer for all of a read's patience."""
+
+
+NOT_OF_ROWS: Final = (RefusedError, CredentialsError, DiskFullError)
+"""Of all a StoreError may be: what other rows would meet too."""
 
 
 class Origin:

@@ -28,7 +28,7 @@ from datalake.blocks.opened import (
     Rows,
     TextBlock,
 )
-from datalake.blocks.origin import Origin, without_fork
+from datalake.blocks.origin import NOT_OF_ROWS, Origin, without_fork
 from datalake.blocks.table_blocks import Part, TableBlocks
 from datalake.blocks.warmth import Warmth
 from datalake.errors import InputError, NotFoundError, SchemaError, StoreError, nearest
@@ -362,6 +362,9 @@ class TableReader:
         """Which of these rows cannot be read, and why: for those who met a StoreError.
 
         Looks closer and closer, so that a few lost rows among many cost few reads.
+
+        Raises:
+            RefusedError, CredentialsError, DiskFullError: it is not for the rows.
         """
         found: dict[int, StoreError] = {}
         waiting = [np.unique(self._inside(rows))]
@@ -372,6 +375,8 @@ class TableReader:
             try:
                 for column in columns:
                     self._read_any(column, some)
+            except NOT_OF_ROWS:
+                raise
             except StoreError as error:
                 if some.size == 1:
                     found[int(some[0])] = error

@@ -74,6 +74,24 @@ def test_two_tables_of_speech_are_one_batch(parts: dict[str, Any]) -> None:
     assert sorted(seen) == [*((0, row) for row in range(40)), *((1, row) for row in range(24))]
 
 
+def test_whole_clips_are_filled_as_their_part_says(tables: dict[str, Table]) -> None:
+    mixture = Mixture(
+        {
+            "again": Utterances(tables["lance"], num_samples=None, pad="repeat"),
+            "zeros": Utterances(tables["delta"], num_samples=None, pad="zeros"),
+        }
+    )
+    for batch in Loader(mixture, batch_size=6, num_threads=0):
+        longest = int(batch["num_samples"].max())
+        for index, row in enumerate(batch["row_index"].tolist()):
+            expected = np.zeros(longest, np.float32)
+            clip = corpus.clip(row)
+            expected[: len(clip)] = clip
+            if batch["source"][index] == 0:
+                expected = np.resize(clip, longest)
+            assert np.array_equal(batch["audio"][index].numpy(), expected)
+
+
 def test_parts_of_other_kinds_stand_under_their_names(parts: dict[str, Any]) -> None:
     states = np.concatenate(
         [

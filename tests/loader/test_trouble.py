@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datalake.errors import InputError
+from datalake.blocks.origin import RefusedError
+from datalake.errors import InputError, StoreError
 from datalake.loader import ByCost, Fixed, Loader, Mixture, Packed, Rows, Utterances
 from datalake.loader.batching import Batching, Place
 from datalake.loader.stream import Batch
@@ -208,6 +209,37 @@ def test_a_column_of_costs_with_nulls() -> None:
     assert np.isnan(source.costs(np.arange(4), "tokens")).tolist() == [False, True, False, False]
     batches = list(Loader(source, batching=ByCost(12, "tokens"), on_bad="substitute"))
     assert sorted(batch["tokens"].tolist() for batch in batches) == [[0], [3], [5, 4]]
+
+
+class LosesCosts(Rows):
+    """The costs of some rows lie in a file that is gone."""
+
+    lost: tuple[int, ...] = (3, 4, 5, 17)
+    refuses = False
+
+    def costs(self, rows: np.ndarray, unit: str) -> np.ndarray:
+        if self.refuses and len(rows):
+            raise RefusedError("The store kept refusing")
+        if np.isin(rows, self.lost).any():
+            raise StoreError("Rows cannot be read")
+        return super().costs(rows, unit)
+
+
+def test_rows_whose_costs_are_lost() -> None:
+    schema = pa.schema([("n", pa.int32())])
+    numbers = create_table("memory://trouble/lost", schema, format="memory")
+    numbers = numbers.append(pa.table({"n": range(20)}, schema=schema))
+    source, batching = LosesCosts(numbers), ByCost(4, "examples")
+    batches = list(Loader(source, batching=batching, on_bad="substitute", num_threads=0))
+    rows = [batch["row_index"].tolist() for batch in batches]
+    assert sorted(row for some in rows for row in some) == list(range(20))
+    assert sorted(map(len, rows)) == [1] * 4 + [4] * 4
+    assert {row for (row, *others) in rows if not others} == set(source.lost)
+    with pytest.raises(StoreError, match="cannot be read"):
+        list(Loader(source, batching=batching, num_threads=0))
+    source.refuses = True
+    with pytest.raises(RefusedError):
+        list(Loader(source, batching=batching, on_bad="substitute", num_threads=0))
 
 
 def test_a_domain_that_is_all_bad_is_stood_in_for_by_others() -> None:

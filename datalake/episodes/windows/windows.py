@@ -269,9 +269,12 @@ class Windows:
         return found
 
     def expect(self, rows: Ints, in_s: float) -> None:
-        """What these rows need is done with, and wanted again in about so many seconds."""
-        for columns, near in self._near(rows):
-            self._reader.expect(columns, near, in_s)
+        """These rows are done with, and wanted again in about so many seconds.
+
+        So are the blocks of which all rows are given; those that windows reach into beyond their
+        own frames are left to the rows that lie there.
+        """
+        self._reader.expect([*self._narrow, *self._wide], rows, in_s)
         owners, times_s = self._about(rows)
         for stream in self._streams.values():
             stream.expect(owners, times_s, in_s)

@@ -18,7 +18,8 @@ from datalake.loader.engine.trouble import Trouble
 from datalake.loader.order.hashing import Words, keys, mix
 from datalake.loader.order.order import Indices
 from datalake.loader.sampling.sampler import Picks, Sampler
-from datalake.loader.sources.source import Allocate, Columns, Prefetch
+from datalake.loader.sources.clips import pad_behind
+from datalake.loader.sources.source import Allocate, Columns, Prefetch, Repeated
 from datalake.telemetry import Meter
 
 __all__ = ["BATCH_KEYS", "Assembler", "Step", "Transform"]
@@ -156,12 +157,17 @@ class Assembler:
             return dict(parts[0])
         flat = flat_columns(self.sampler.sources[0])
         where = [places for _, places in groups]
-        return {
+        batch: Columns = {
             name: merge_flat(where, of_parts, [part[flat[name]] for part in parts], allocate)
             if name in flat
             else _interleave(where, of_parts, allocate)
             for name, of_parts in ((name, [part[name] for part in parts]) for name in parts[0])
         }
+        for (source, places), part in zip(groups, parts, strict=True):
+            made = self.sampler.sources[source]
+            for name, counted in (made.repeated if isinstance(made, Repeated) else {}).items():
+                _repeat(batch[name], places, part[name].shape[1], part[counted])
+        return batch
 
 
 def _checked(batch: object) -> Columns:
@@ -190,6 +196,15 @@ def _by_source(sources: npt.NDArray[np.int64]) -> list[Group]:
     if not sources.size or (sources == sources[0]).all():
         return [(int(sources[0]) if sources.size else 0, np.arange(len(sources)))]
     return [(int(one), np.flatnonzero(sources == one)) for one in np.unique(sources)]
+
+
+def _repeat(
+    whole: npt.NDArray[Any], places: Indices, length: int, lengths: npt.NDArray[np.integer]
+) -> None:
+    """Fill rows of a batch as their own part did to its own `length`."""
+    if length < whole.shape[1]:
+        for place, own in zip(places.tolist(), lengths.tolist(), strict=True):
+            pad_behind(whole[place], own, "repeat")
 
 
 def _interleave(

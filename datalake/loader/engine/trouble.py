@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datalake.blocks.origin import RefusedError
-from datalake.errors import CredentialsError, DiskFullError, InputError, StoreError
+from datalake.blocks.origin import NOT_OF_ROWS
+from datalake.errors import InputError, StoreError
 from datalake.loader.order.hashing import Words, keys, mix
 from datalake.loader.order.order import Indices
 from datalake.loader.sampling.sampler import Sampler
@@ -43,8 +43,6 @@ _NUM_TRIES: Final = 24
 _NUM_RECORDED: Final = 1000
 _NUM_ASKED: Final = 32
 _LOST: Final = object()
-# Another row would meet them too.
-_NOT_OF_ROWS: Final = (RefusedError, CredentialsError, DiskFullError)
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,7 @@ class Trouble:
 
         Raises:
             InputError: a row cannot be used, and is not to be replaced or cannot be.
+            StoreError: the store refused.
         """
         wanted = sampler.sources[source]
         rows = step.picks.rows[places].copy()
@@ -119,7 +118,7 @@ class Trouble:
                     raise _refusal(error.bad) from error
                 bad, cause = list(error.bad), error
             except StoreError as error:
-                if self.on_bad == "raise" or isinstance(error, _NOT_OF_ROWS):
+                if self.on_bad == "raise" or isinstance(error, NOT_OF_ROWS):
                     raise
                 bad, cause = _lost_alone(wanted, rows, words, allocate), error
                 if not bad:
@@ -212,6 +211,8 @@ def _domains(source: Source, rows: Indices) -> list[str | object | None]:
     """The domain of each row, or `_LOST`."""
     try:
         return list(source.domains(rows))
+    except NOT_OF_ROWS:
+        raise
     except StoreError:
         if len(rows) == 1:
             return [_LOST]

@@ -11,13 +11,15 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from datalake.blocks.cache import BlockCache
+from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.blocks.reader import TableReader
 from datalake.episodes import EpisodeSet, open_episodes
 from datalake.episodes.windows.columns import read_feature, value_shape
-from datalake.errors import CredentialsError, DiskFullError, InputError, StoreError
+from datalake.errors import InputError, StoreError
 from datalake.lake import Lake
 from datalake.loader.order.hashing import Words
 from datalake.loader.order.order import Indices
+from datalake.loader.sources.due import Due
 from datalake.loader.sources.naming import MISSING_BLOCK
 from datalake.loader.sources.source import Allocate, BadRow, BadRowsError, Columns, Prefetch
 from datalake.quarantine import Reason
@@ -45,7 +47,7 @@ class Episodes:
         episode_id   list of str
         task         list of str, or None where the episode has none
 
-    Nothing in them is random. Holds some 150 bytes an episode. `Selected(source,
+    Nothing in them is random. Holds some 160 bytes an episode. `Selected(source,
     episodes.rows(where=…))` takes some of them.
 
     Args:
@@ -74,6 +76,7 @@ class Episodes:
         rows = episodes.episodes.scan(["fps", "task", "domain"]).read_all().combine_chunks()
         self._fps = rows["fps"].to_numpy().astype(np.float64)
         self._tasks, self._domains = (_Texts(rows[name]) for name in ("task", "domain"))
+        self._due = Due(self.num_rows)
 
     @classmethod
     def from_lake(
@@ -143,13 +146,13 @@ class Episodes:
         Raises:
             BadRowsError: some lack a feature or a value of it, or are lost; names all of them.
             StoreError: the store gave none of several episodes, so that it is the store and not
-                they.
+                they; or it refuses.
         """
         try:
             return self._read(rows)
+        except NOT_OF_ROWS:
+            raise
         except (InputError, StoreError) as error:
-            if isinstance(error, CredentialsError | DiskFullError):
-                raise
             bad = list(self._bad(rows))
             lost = {one.row for one in bad if one.reason == MISSING_BLOCK}
             if not bad or len(lost) == len(np.unique(rows)) > 1:
@@ -174,8 +177,20 @@ class Episodes:
         return self._reader.prefetch(self._columns, self._one_a_block(rows))
 
     def expect(self, rows: Indices, in_s: float) -> None:
-        """The blocks of these episodes are done with, and wanted again in about so many seconds."""
-        self._reader.expect(self._columns, self._one_a_block(rows), in_s)
+        """These episodes are done with, and wanted again in about so many seconds.
+
+        So are blocks of frames, each once all of its episodes are.
+        """
+        self._due.tell(rows, in_s)
+        frames, num_frames = self._frames(rows), self._reader.num_rows
+        for column in self._columns:
+            size = self._reader.block_rows(column)
+            for number in np.unique(frames // size).tolist():
+                first, stop = number * size, min((number + 1) * size, num_frames)
+                ends = self.episodes.index.episode_at(np.array([first, stop - 1])).tolist()
+                due_s = self._due.of(ends[0], ends[1] + 1)
+                if due_s is not None:
+                    self._reader.expect([column], np.arange(first, stop), due_s)
 
     def costs(self, rows: Indices, unit: str) -> npt.NDArray[np.float64]:
         """The `frames` or `seconds` of each episode, or 1 (`examples`); (n,).
@@ -237,6 +252,8 @@ class Episodes:
                 found[row] = None
                 try:
                     self._read(np.array([row]))
+                except NOT_OF_ROWS:
+                    raise
                 except (InputError, StoreError) as error:
                     (name,) = self.ids(np.array([row]))
                     where = f"{table.uri}, version {table.version}, row {row}, {name}"

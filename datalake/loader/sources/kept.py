@@ -23,6 +23,7 @@ from datalake.errors import InputError
 from datalake.loader.order.order import Indices
 from datalake.loader.sources.clips import Samples
 from datalake.loader.sources.cutting import Cutting
+from datalake.loader.sources.due import Due
 from datalake.tables.mapped import Bytes
 from datalake.telemetry import Meter
 
@@ -83,6 +84,9 @@ class KeptClips:
         self._runs: OrderedDict[int, _Run | None] = OrderedDict()
         self._num_bytes = 0
         self._most_bytes: int | None = None
+        # A stream is done with blocks of audio, of which a run has several.
+        self._piece_rows = min(reader.block_rows("audio"), _RUN_ROWS)
+        self._due = Due(-(-reader.num_rows // self._piece_rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeptClips, (self._reader, self._cache, self._cutting)
@@ -152,10 +156,21 @@ class KeptClips:
         return rows[[place for place in range(len(rows)) if place not in kept]]
 
     def expect(self, rows: Indices, in_s: float) -> None:
-        """The clips of these rows are done with, and wanted again in about so many seconds."""
-        for number in np.unique(rows // _RUN_ROWS).tolist():
-            if self._runs.get(number) is not None:
-                self._cache.expect(self._key(number), in_s)
+        """The clips of these rows are done with, and wanted again in about so many seconds.
+
+        So are runs, each once all of the blocks in it are: of which all rows are given.
+        """
+        size, num_rows = self._piece_rows, self._reader.num_rows
+        pieces, counts = np.unique(np.unique(rows) // size, return_counts=True)
+        whole = pieces[counts == np.minimum((pieces + 1) * size, num_rows) - pieces * size]
+        self._due.tell(whole, in_s)
+        for number in np.unique(whole * size // _RUN_ROWS).tolist():
+            if self._runs.get(number) is None:
+                continue
+            key = self._key(number)
+            due_s = self._due.of(key.first // size, -(-key.stop // size))
+            if due_s is not None:
+                self._cache.expect(key, due_s)
 
     def _key(self, number: int) -> Key:
         first = number * _RUN_ROWS

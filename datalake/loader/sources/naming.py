@@ -7,15 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.blocks.reader import TableReader
-from datalake.errors import (
-    CredentialsError,
-    DiskFullError,
-    InputError,
-    SchemaError,
-    StoreError,
-    nearest,
-)
+from datalake.errors import InputError, SchemaError, StoreError, nearest
 from datalake.lake import Lake, Selection
 from datalake.loader.order.order import Indices
 from datalake.loader.sources.source import BadRow
@@ -124,9 +118,9 @@ def lost_rows(
 
     Raises:
         StoreError: all of several are lost, so that it is the store and not the rows; or none is,
-            so that reading again may well succeed.
+            so that reading again may well succeed; or it refuses.
     """
-    if isinstance(error, CredentialsError | DiskFullError):
+    if isinstance(error, NOT_OF_ROWS):
         raise error
     lost = reader.lost(columns, rows)
     if not lost or len(lost) == len(np.unique(rows)) > 1:

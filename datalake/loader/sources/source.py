@@ -14,7 +14,16 @@ from datalake.loader.order.order import Indices
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 
-__all__ = ["Allocate", "BadRow", "BadRowsError", "Columns", "Flat", "Prefetch", "Source"]
+__all__ = [
+    "Allocate",
+    "BadRow",
+    "BadRowsError",
+    "Columns",
+    "Flat",
+    "Prefetch",
+    "Repeated",
+    "Source",
+]
 
 Columns: TypeAlias = dict[str, Any]
 """A batch before it becomes tensors: numpy arrays and lists, one entry an example in each but those
@@ -160,4 +169,17 @@ class Flat(Protocol):
     @property
     def flat_unit(self) -> str:
         """The unit of `costs` in which these lengths count."""
+        ...
+
+
+@runtime_checkable
+class Repeated(Protocol):
+    """A source with columns of rows that are as long as the longest of a batch, the shorter ones
+    filled by themselves again. Where parts of a mixture are put together, what lies behind is
+    filled in the same way; in columns of other sources it becomes 0."""
+
+    @property
+    def repeated(self) -> Mapping[str, str]:
+        """Which columns, and for each the column that says how much of it is an example's own,
+        (n,). Empty where the source is asked for another filling, or for one length."""
         ...

@@ -34,8 +34,8 @@ UTTERANCE_KEYS: Final = frozenset({"audio", "num_samples", "label", "row_index"}
 """What every batch holds; the columns asked for stand beside it."""
 
 _UNITS: Final = ("examples", "seconds", "samples")
-_FLAT: Final[Mapping[str, str]] = MappingProxyType({"audio": "num_samples"})
-_NOT_FLAT: Final[Mapping[str, str]] = MappingProxyType({})
+_AUDIO: Final[Mapping[str, str]] = MappingProxyType({"audio": "num_samples"})
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Utterances:
@@ -167,7 +167,14 @@ class Utterances:
     @property
     def flat(self) -> Mapping[str, str]:
         """The audio in the layout `flat`; see `Flat`."""
-        return _FLAT if self._cutting.layout == "flat" else _NOT_FLAT
+        return _AUDIO if self._cutting.layout == "flat" else _NONE
+
+    @property
+    def repeated(self) -> Mapping[str, str]:
+        """Whole clips that are filled by themselves again; see `Repeated`."""
+        cutting = self._cutting
+        is_whole = cutting.num_samples is None and cutting.layout == "padded"
+        return _AUDIO if is_whole and cutting.pad == "repeat" else _NONE
 
     @property
     def flat_unit(self) -> str:

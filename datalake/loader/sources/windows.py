@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 
 from datalake.audio import BadAudio
 from datalake.blocks.cache import BlockCache
+from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.episodes import EpisodeSet, open_episodes
 from datalake.episodes.windows import Windows
 from datalake.episodes.windows.streams import Stream
 from datalake.episodes.windows.windows import Keep
-from datalake.errors import CredentialsError, DiskFullError, InputError, LakeError, StoreError
+from datalake.errors import InputError, LakeError, StoreError
 from datalake.lake import Lake
 from datalake.loader.order.hashing import Words
 from datalake.loader.order.order import Indices
@@ -148,14 +149,15 @@ class EpisodeWindows:
         Raises:
             BadRowsError: some rows cannot be read or decoded; names all of them.
             InputError: pictures differ in size between rows that are each well.
-            StoreError: the store gave none of several rows, so that it is the store and not they.
+            StoreError: the store gave none of several rows, so that it is the store and not they;
+                or it refuses.
         """
         del words
         try:
             batch = self._windows.batch(rows, allocate=allocate)
+        except NOT_OF_ROWS:
+            raise
         except (InputError, StoreError) as error:
-            if isinstance(error, CredentialsError | DiskFullError):
-                raise
             bad = sorted(self._bad(rows), key=lambda bad: bad.index)
             if not bad or _is_store(bad, rows):
                 raise
@@ -224,6 +226,8 @@ class EpisodeWindows:
             some = waiting.pop()
             try:
                 self._windows.batch(some)
+            except NOT_OF_ROWS:
+                raise
             except (InputError, StoreError) as error:
                 if len(some) > 1:
                     waiting += np.array_split(some, 2)

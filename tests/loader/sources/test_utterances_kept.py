@@ -15,6 +15,7 @@ from datalake.audio import inspect
 from datalake.blocks.cache import BlockCache
 from datalake.errors import InputError
 from datalake.loader.sources import cutting
+from datalake.loader.sources.due import Due
 from datalake.loader.sources.source import BadRowsError, Columns
 from datalake.loader.sources.utterances import Utterances
 from datalake.quarantine import Reason
@@ -134,6 +135,23 @@ def test_what_is_kept_need_not_be_fetched(stored: Table, tmp_path: Path) -> None
     read(source, chosen.tolist())
     assert source._kept.missing(chosen).size == 0
     source.expect(chosen, 10)
+
+
+def test_a_run_is_done_with_once_all_of_its_blocks_are(
+    stored: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Utterances(stored, cache=tmp_path, keep="decoded")
+    kept, count = source._kept, source.num_rows
+    assert kept is not None
+    read(source, [row for row in range(20) if row not in PLAIN])
+    kept._piece_rows, kept._due = 8, Due(-(-count // 8))
+    told: list[float] = []
+    monkeypatch.setattr(kept._cache, "expect", lambda key, in_s: told.append(in_s))
+    kept.expect(np.arange(8), 50)
+    kept.expect(np.arange(8, count - 1), 20)
+    assert not told
+    kept.expect(np.arange(8 * ((count - 1) // 8), count), 90)
+    assert told == [pytest.approx(20, abs=5)]
 
 
 def test_tables_that_cannot_be_kept_are_refused(table: Table, tmp_path: Path) -> None:
