@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
+from datalake import forks
+
 __all__ = ["STAGES", "Doing", "Meter", "Stage"]
 
 Stage: TypeAlias = Literal["store", "cache", "decode", "collate", "copy"]
@@ -42,6 +44,10 @@ class Meter:
         self._seconds: dict[int, dict[Stage, float]] = {}
         # By thread: the stages it is in, innermost last, with when each was entered.
         self._stacks: dict[int, list[tuple[Stage, str, float]]] = {}
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Meter, ()

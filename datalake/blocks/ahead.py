@@ -8,8 +8,9 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from typing import Final
+
+from datalake import forks
 
 __all__ = ["Ahead", "Fetch", "ReadAhead"]
 
@@ -68,6 +69,16 @@ class ReadAhead:
         self._num_alive = 0
         self._stop = threading.Event()
         _ALIVE.add(self)
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        # The threads are the parent's, and so is what they were about.
+        was_stopped = self._stop.is_set()
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._queue, self._running = OrderedDict(), {}
+        self._bytes_running = self._num_alive = 0
+        if was_stopped:
+            self._stop.set()
 
     def submit(
         self,
@@ -107,17 +118,27 @@ class ReadAhead:
         for fetch in fetches:
             fetch.done.wait()
 
-    def close(self, wait_s: float = 0.0) -> None:
+    def close(self) -> None:
         """Drop what is queued; what is under way stops at its next chance."""
         self._stop.set()
         with self._lock:
-            dropped, self._queue = list(self._queue.values()), OrderedDict()
-            for fetch in dropped:
-                fetch.done.set()
-            running = list(self._running.values())
-        deadline = time.monotonic() + wait_s
-        for fetch in running:
-            fetch.done.wait(max(0.0, deadline - time.monotonic()))
+            self._drop()
+
+    def close_until(self, deadline: float) -> list[Fetch]:
+        """`close`, if it can be done by then: what is under way."""
+        self._stop.set()
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return []
+        try:
+            self._drop()
+            return list(self._running.values())
+        finally:
+            self._lock.release()
+
+    def _drop(self) -> None:
+        dropped, self._queue = list(self._queue.values()), OrderedDict()
+        for fetch in dropped:
+            fetch.done.set()
 
     def _claim(self, fetch: Fetch) -> bool:
         with self._lock:
@@ -176,6 +197,9 @@ _ALIVE: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
 def _close_all() -> None:
     # A thread that comes back from a library into an interpreter that is being taken apart aborts
     # the process.
-    for ahead in list(_ALIVE):
-        with suppress(Exception):
-            ahead.close(_EXIT_S)
+    deadline = time.monotonic() + _EXIT_S
+    alive = list(_ALIVE)
+    for ahead in alive:
+        ahead._stop.set()
+    for fetch in [fetch for ahead in alive for fetch in ahead.close_until(deadline)]:
+        fetch.done.wait(max(0.0, deadline - time.monotonic()))

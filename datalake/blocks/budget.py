@@ -15,10 +15,12 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from datalake import forks
 
 __all__ = ["DEFAULT_RATE", "RequestBudget"]
 
@@ -56,6 +58,17 @@ class RequestBudget:
         self._rate = rate
         self._own: bytes = b""
         self._lock = threading.Lock()
+        self._fd: int | None = None
+        """Of the file, while its lock is held or waited for."""
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        # With a copy of the descriptor the child would go on to hold a lock of the parent.
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with suppress(OSError):
+                os.close(fd)
 
     @classmethod
     def of(cls, directory: Path | None, store: str, *, rate: float = DEFAULT_RATE) -> RequestBudget:
@@ -103,7 +116,7 @@ class RequestBudget:
         """The state, of which the block changes the one entry, alone among all processes."""
         with self._lock:
             # Opened each time: a descriptor that a fork shares would share its lock as well.
-            fd = self._open()
+            fd = self._fd = self._open()
             try:
                 if fd is not None:
                     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -115,7 +128,11 @@ class RequestBudget:
                 else:
                     os.pwrite(fd, packed, 0)
             finally:
+                self._fd = None
                 if fd is not None:
+                    # Closing alone leaves it locked where a fork made a copy a moment ago.
+                    with suppress(OSError):
+                        fcntl.flock(fd, fcntl.LOCK_UN)
                     os.close(fd)
 
     def _open(self) -> int | None:

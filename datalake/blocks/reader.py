@@ -84,7 +84,7 @@ class TableReader:
         self._sparse = sparse
         self._num_rows = table.count_rows()
         in_memory = not table.capabilities.survives_process
-        self._cache = None if in_memory else cache or BlockCache()
+        self._cache = None if in_memory else cache or BlockCache.shared()
         self._meter = Meter() if meter is None else meter
         self._origin = Origin(
             table,

@@ -227,12 +227,20 @@ class TableBlocks:
 
     def begin_quietly(self, layout: Layout, number: int) -> None:
         """Fetch a block when there is time for it, if it was not tried in vain."""
-        if not self.is_given_up(layout, number):
-            self._quiet.submit(
-                (layout.column, number),
-                layout.bytes_of(number),
-                lambda stop: self.block(layout, number, stop),
-            )
+        if self.is_given_up(layout, number):
+            return
+        place = (layout.column, number)
+
+        def run(stop: threading.Event) -> Block:
+            try:
+                return self.block(layout, number, stop)
+            except RefusedError:
+                raise
+            except StoreError:
+                self._give_up(place)
+                raise
+
+        self._quiet.submit(place, layout.bytes_of(number), run)
 
     def begin(self, layout: Layout, number: int, *, urgent: bool = False) -> tuple[Fetch, bool]:
         """Begin to fetch a block, unless that is under way; and whether it was not."""

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from datalake import forks
 from datalake.errors import (
     ConflictError,
     ExistsError,
@@ -250,6 +251,10 @@ class DeltaTable(TableHandle):
         self._listed: list[_Entry] | None = None
         self._starts = np.zeros(1, np.int64)
         self._lock = threading.Lock()
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
@@ -258,6 +263,7 @@ class DeltaTable(TableHandle):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
+        forks.register(self)
 
     @property
     def _entries(self) -> list[_Entry]:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from datalake import forks
 from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError, StoreError
 from datalake.schema import is_media
 from datalake.tables.batches import Source, Splitter, as_reader, conform, described
@@ -239,6 +240,10 @@ class LanceTable(TableHandle):
         self._opened = dataset
         self._rows_known: int | None = None
         self._lock = threading.Lock()
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
@@ -247,6 +252,7 @@ class LanceTable(TableHandle):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
+        forks.register(self)
 
     @property
     def _dataset(self) -> lance.LanceDataset:

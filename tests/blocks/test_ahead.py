@@ -1,10 +1,12 @@
 """Fetching in the background."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
+from datalake.blocks import ahead as ahead_module
 from datalake.blocks.ahead import Ahead, ReadAhead
 
 
@@ -101,3 +103,18 @@ def test_closing_drops_the_queue(late: bool) -> None:
     assert seen == []
     assert queued.result is None
     assert queued.error is None
+
+
+def test_at_exit_all_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    stuck = [ReadAhead(num_threads=1, most_bytes=1, name="t") for _ in range(5)]
+    for ahead in stuck[:4]:
+        ahead.submit("gate", 1, gate.run)
+    monkeypatch.setattr(ahead_module, "_ALIVE", stuck)
+    monkeypatch.setattr(ahead_module, "_EXIT_S", 0.3)
+    begin = time.monotonic()
+    with stuck[4]._lock:
+        ahead_module._close_all()
+    assert 0.25 < time.monotonic() - begin < 0.9
+    assert all(ahead._stop.is_set() for ahead in stuck)
+    gate.open.set()

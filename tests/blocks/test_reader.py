@@ -1,6 +1,7 @@
 """`TableReader` against its slow twin, `Table.take`."""
 
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from datalake.blocks import layout
 from datalake.blocks.cache import BlockCache
+from datalake.blocks.origin import RefusedError
 from datalake.blocks.reader import TableReader
 from datalake.errors import InputError, SchemaError
 from datalake.tables.protocol import Table
@@ -241,3 +243,44 @@ def test_sparse_rows_cost_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     reader.views("audio", rows)
     assert meter.counts()["origin_reads"] == 2
     assert meter.counts()["origin_bytes"] < 3000
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_block_that_fails_behind_the_back_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    table = made.table(str(tmp_path / "t"), made.rows(COUNT, nulls=False), table_format="delta")
+    reader = TableReader(table, cache=BlockCache(tmp_path / "cache"))
+    blocks = reader._blocks
+    reads: list[None] = []
+
+    def read(*_: object, **__: object) -> None:
+        reads.append(None)
+        if refused:
+            raise RefusedError("no")
+        raise OSError(5, "damaged page")
+
+    monkeypatch.setattr(blocks._quiet, "_delay_s", 0.0)
+    monkeypatch.setattr(blocks._origin if refused else blocks._origin._table, "read", read)
+    layout = reader.layout("whole")
+    for _ in range(3):
+        blocks.begin_quietly(layout, 0)
+        while blocks._quiet._num_alive:
+            time.sleep(0.001)
+    assert len(reads) == (3 if refused else 1)
+    assert blocks.is_given_up(layout, 0) != refused
+    if not refused:
+        assert reader.numbers("whole", np.array([3])).tolist() == [
+            table.take(np.array([3]), ["whole"])["whole"][0].as_py()
+        ]
+
+
+def test_readers_share_the_cache_of_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATALAKE_CACHE", str(tmp_path / "cache"))
+    table = made.table(str(tmp_path / "t"), made.rows(10), table_format="delta")
+    readers = [TableReader(table) for _ in range(3)]
+    readers.append(pickle.loads(pickle.dumps(readers[0])))
+    assert {reader.cache for reader in readers} == {BlockCache.shared(str(tmp_path / "cache"))}
+    assert BlockCache.shared(tmp_path / "cache", budget_bytes=1 << 20) is not readers[0].cache

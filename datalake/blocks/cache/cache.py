@@ -125,6 +125,18 @@ class BlockCache:
         self._reset()
         _caches.add(self)
 
+    @classmethod
+    def shared(
+        cls, directory: str | os.PathLike[str] | None = None, *, budget_bytes: int | None = None
+    ) -> BlockCache:
+        """The one of this process for a directory and budget, as each keeps 33 files open.
+
+        Raises: as the class.
+        """
+        made = cls(directory, budget_bytes=budget_bytes)
+        # No lock, which a fork could leave locked: two threads may get two, which does no harm.
+        return _shared.setdefault((made._directory, budget_bytes), made)
+
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._opened: Opened | None = None
@@ -494,7 +506,7 @@ def _open_twice(directory: Path, budget_bytes: int | None) -> Opened:
 
 
 def _copy(directory: str, budget_bytes: int | None) -> BlockCache:
-    return BlockCache(directory, budget_bytes=budget_bytes)
+    return BlockCache.shared(directory, budget_bytes=budget_bytes)
 
 
 def _count(meter: Meter | None, name: str, number: int = 1) -> None:
@@ -513,6 +525,9 @@ def _unlink(path: str) -> None:
 
 
 _caches: weakref.WeakSet[BlockCache] = weakref.WeakSet()
+_shared: weakref.WeakValueDictionary[tuple[Path, int | None], BlockCache] = (
+    weakref.WeakValueDictionary()
+)
 
 
 def _abandon_all() -> None:

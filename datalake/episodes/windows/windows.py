@@ -114,7 +114,7 @@ class Windows:
         self._fps, self._rates = np.unique(rows["fps"].to_numpy(), return_inverse=True)
         self._offsets = offsets_in_frames(self._fps, delta_timestamps, delta_indices, tolerance_s)
         self._meter = Meter()
-        kept_in = BlockCache(cache) if isinstance(cache, str | Path) else cache
+        kept_in = BlockCache.shared(cache) if isinstance(cache, str | Path) else cache
         self._reader = TableReader(episodes.frames, cache=kept_in, meter=self._meter)
         self._kept = self._places(kept_in) if keep == "decoded" else {}
         cameras = [feature for feature in self.features if feature.dtype == "video"]
@@ -391,7 +391,7 @@ class Windows:
 
     def _places(self, cache: BlockCache | None) -> dict[str, DecodedPictures]:
         """Where the decoded pictures of each feature are kept."""
-        cache = BlockCache() if cache is None else cache
+        cache = BlockCache.shared() if cache is None else cache
         budget_bytes = cache.budget_bytes
         features = [f for f in self.features if f.dtype in ("image", "video")]
         found: dict[str, DecodedPictures] = {}

@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from datalake import forks
+
 __all__ = ["Buffers"]
 
 # Smaller arrays are cheap to make, and the allocator recycles them itself.
@@ -44,6 +46,10 @@ class Buffers:
         self._new = new or _plain
         self._lock = threading.Lock()
         self._blocks: list[Block] = []
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def allocate(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An uninitialised array. Its memory is used again once nothing refers to it any more."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from datalake import forks
 from datalake.loader.engine.ahead import Made
 from datalake.loader.engine.trouble import Substitution
 from datalake.loader.order.quality import Quality
@@ -61,7 +62,11 @@ class Ledger:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._lock = threading.Lock()
+        forks.register(self)
         self.reset()
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def reset(self) -> None:
         """Begin again at zero."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from datalake import forks
 from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.errors import InputError, StoreError
 from datalake.loader.order.hashing import Words, keys, mix
@@ -78,6 +79,10 @@ class Trouble:
         self._meter = meter
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[int, int], Substitution] = OrderedDict()
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Trouble, (self.on_bad, self._seed, self._meter)

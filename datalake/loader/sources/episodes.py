@@ -71,7 +71,7 @@ class Episodes:
         self.episodes = episodes
         self.features = _chosen(episodes, columns)
         """What an example holds."""
-        store = BlockCache(cache) if isinstance(cache, str | Path) else cache
+        store = BlockCache.shared(cache) if isinstance(cache, str | Path) else cache
         self._reader = TableReader(episodes.frames, cache=store)
         rows = episodes.episodes.scan(["fps", "task", "domain"]).read_all().combine_chunks()
         self._fps = rows["fps"].to_numpy().astype(np.float64)

@@ -83,7 +83,7 @@ class Rows:
                     where=table.uri,
                     fix=nearest(name, self.columns),
                 )
-        store = BlockCache(cache) if isinstance(cache, str | Path) else cache
+        store = BlockCache.shared(cache) if isinstance(cache, str | Path) else cache
         self._reader = TableReader(table, cache=store)
         self._types = {name: _type_of(self._reader, name, text) for name, text in as_array.items()}
         self._fill = dict(fill)

@@ -99,10 +99,10 @@ class Utterances:
         self.selection = selection
         self.columns = tuple(columns)
         self._cutting = Cutting(num_samples, sample_rate_hz, crop, pad, layout)
-        store = BlockCache(cache) if isinstance(cache, str | Path) else cache
+        store = BlockCache.shared(cache) if isinstance(cache, str | Path) else cache
         self._reader = TableReader(table, cache=store)
         self._kept = (
-            KeptClips(self._reader, BlockCache() if store is None else store, self._cutting)
+            KeptClips(self._reader, BlockCache.shared() if store is None else store, self._cutting)
             if keep == "decoded"
             else None
         )
