@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from datalake.loader.batching.batching import Place, Share, Tail
+from datalake.loader.batching.batching import Tail
 from datalake.loader.batching.checks import LARGEST_WINDOW, check_whole
 from datalake.loader.batching.costs import Unknown
 from datalake.loader.batching.sequences import LongCut, Sequences
-from datalake.loader.batching.windows import windowed_shares
-from datalake.loader.sampling.sampler import Sampler
+from datalake.loader.batching.windows import Windowed
 
 __all__ = ["Packed"]
 
 
 @dataclass(frozen=True)
-class Packed:
+class Packed(Windowed):
     """A `Batching` by packed sequences.
 
     The examples of a window of consecutive positions are packed into sequences by best fit
@@ -64,36 +62,6 @@ class Packed:
     def __post_init__(self) -> None:
         check_whole("window", self.window, 1, LARGEST_WINDOW)
         self._cutter()
-
-    def num_steps(self, sampler: Sampler, place: Place, world_size: int) -> int | None:  # noqa: ARG002
-        """None: it takes a pass over all lengths to know."""
-        return None
-
-    def shares(
-        self,
-        sampler: Sampler,
-        place: Place,
-        rank: int,
-        world_size: int,
-        *,
-        worker: int = 0,
-        num_workers: int = 1,
-    ) -> Iterator[Share]:
-        """This rank's steps; see `Batching`.
-
-        Raises:
-            InputError: as `Batching.shares`, or a cost is not known or refused.
-        """
-        return windowed_shares(
-            self._cutter(),
-            self.window,
-            sampler,
-            place,
-            rank,
-            world_size,
-            worker=worker,
-            num_workers=num_workers,
-        )
 
     def _cutter(self) -> Sequences:
         return Sequences(

@@ -7,6 +7,7 @@ makes its own plan of what is left of it, filled up to a multiple of its ranks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -30,7 +31,7 @@ from datalake.loader.batching.taken import (
 from datalake.loader.order.order import Indices
 from datalake.loader.sampling.sampler import Sampler
 
-__all__ = ["check_place", "windowed_shares"]
+__all__ = ["Windowed", "check_place", "windowed_shares"]
 
 # A step of all ranks that takes more than that gets smaller batches instead.
 _FURTHEST: Final = 4 * LARGEST_WINDOW
@@ -79,6 +80,46 @@ def windowed_shares(
         if len(opened.plan.dropped):
             return
         place = Place(place.epoch, opened.stop)
+
+
+class Windowed(ABC):
+    """A `Batching` that cuts windows of positions up: all of it but the cutter."""
+
+    window: int
+
+    @abstractmethod
+    def _cutter(self) -> Cutter:
+        """What cuts a window; made of the fields."""
+
+    def num_steps(self, sampler: Sampler, place: Place, world_size: int) -> int | None:  # noqa: ARG002
+        """None: it takes a pass over all lengths to know."""
+        return None
+
+    def shares(
+        self,
+        sampler: Sampler,
+        place: Place,
+        rank: int,
+        world_size: int,
+        *,
+        worker: int = 0,
+        num_workers: int = 1,
+    ) -> Iterator[Share]:
+        """This rank's steps; see `Batching`.
+
+        Raises:
+            InputError: as `Batching.shares`, or a cost is not known or refused.
+        """
+        return windowed_shares(
+            self._cutter(),
+            self.window,
+            sampler,
+            place,
+            rank,
+            world_size,
+            worker=worker,
+            num_workers=num_workers,
+        )
 
 
 def check_place(place: Place, sampler: Sampler) -> None:

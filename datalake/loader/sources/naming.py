@@ -16,7 +16,14 @@ from datalake.loader.sources.source import BadRow
 from datalake.quarantine import Refusal
 from datalake.tables.protocol import Table
 
-__all__ = ["bad_rows", "check_columns", "chosen", "lost_rows", "row_names"]
+__all__ = [
+    "bad_rows",
+    "check_columns",
+    "chosen",
+    "lost_rows",
+    "row_domains",
+    "row_names",
+]
 
 
 MISSING_BLOCK: Final = "missing_block"
@@ -75,6 +82,13 @@ def row_names(reader: TableReader, rows: Indices) -> list[str]:
     if "utt_id" not in reader.table.schema.names:
         return [f"row {row}" for row in rows.tolist()]
     return [str(name) for name in reader.texts("utt_id", rows)]
+
+
+def row_domains(reader: TableReader, rows: Indices) -> list[str | None]:
+    """The domain of each row; None where the table has none."""
+    if "domain" not in reader.table.schema.names:
+        return [None] * len(rows)
+    return list(reader.texts("domain", rows))
 
 
 def bad_rows(

@@ -23,7 +23,14 @@ from datalake.loader.sources.columns import (
     read_column,
     readable,
 )
-from datalake.loader.sources.naming import bad_rows, check_columns, chosen, lost_rows, row_names
+from datalake.loader.sources.naming import (
+    bad_rows,
+    check_columns,
+    chosen,
+    lost_rows,
+    row_domains,
+    row_names,
+)
 from datalake.loader.sources.source import Allocate, BadRowsError, Columns, Prefetch
 from datalake.quarantine import Reason, Refusal
 from datalake.tables.mapped import Bytes
@@ -221,9 +228,7 @@ class Rows:
 
     def domains(self, rows: Indices) -> list[str | None]:
         """The domain of each row; None where the table has none."""
-        if "domain" not in self.table.schema.names:
-            return [None] * len(rows)
-        return list(self._reader.texts("domain", rows))
+        return row_domains(self._reader, rows)
 
     def ids(self, rows: Indices) -> list[str]:
         """The utt_id of each row, or its number where the table has none."""

@@ -22,7 +22,14 @@ from datalake.loader.sources.cutting import Cutting
 from datalake.loader.sources.durations import durations_s
 from datalake.loader.sources.kept import Keep, KeptClips
 from datalake.loader.sources.labels import label_numbers
-from datalake.loader.sources.naming import bad_rows, check_columns, chosen, lost_rows, row_names
+from datalake.loader.sources.naming import (
+    bad_rows,
+    check_columns,
+    chosen,
+    lost_rows,
+    row_domains,
+    row_names,
+)
 from datalake.loader.sources.source import Allocate, BadRowsError, Columns, Prefetch
 from datalake.tables.mapped import Bytes
 from datalake.tables.protocol import Table
@@ -276,9 +283,7 @@ class Utterances:
 
     def domains(self, rows: Indices) -> list[str | None]:
         """The domain of each row; None where the table has none."""
-        if "domain" not in self.table.schema.names:
-            return [None] * len(rows)
-        return list(self._reader.texts("domain", rows))
+        return row_domains(self._reader, rows)
 
     def ids(self, rows: Indices) -> list[str]:
         """The utt_id of each row."""
