@@ -47,7 +47,8 @@ check: $(VENV)/.installed-test
 
 test: check
 	# A file's tests stay together, since they share servers and clusters.
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile \
+		--max-worker-restart 2 --maxfail 10
 
 test-slow: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m slow

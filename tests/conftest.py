@@ -10,6 +10,8 @@ import pytest
 
 from tests.servers import s3_server  # noqa: F401 - a fixture
 
+_CONTROLLER = "PYTEST_XDIST_WORKER" not in os.environ
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -31,3 +33,11 @@ def shared_dir() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("no real data beside this checkout (../shared/data)")
     return SHARED
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell of a failure at once: a run that is cut short never comes to its summary."""
+    if report.failed and _CONTROLLER:
+        print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
+        for text in (report.longreprtext, report.capstdout, report.capstderr):
+            print(text[-4000:], flush=True)
