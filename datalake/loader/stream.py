@@ -28,6 +28,7 @@ from datalake.loader.engine.assembly import Assembler, Step, Transform
 from datalake.loader.engine.blocks_ahead import BlocksAhead
 from datalake.loader.engine.flat import check_packing
 from datalake.loader.engine.next_use import NextUse
+from datalake.loader.engine.planner import Planner, reads_costs, reads_to_prefetch
 from datalake.loader.engine.progress import Progress
 from datalake.loader.engine.scattered import tell_order
 from datalake.loader.engine.shuffle import ShuffleMeter, expected_shuffle
@@ -45,6 +46,7 @@ from datalake.loader.order import OrderName
 from datalake.loader.order.quality import Quality
 from datalake.loader.sampling import Data, Sampler, WorkingSet, sampler_of
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET
+from datalake.loader.sources.source import Prefetch
 from datalake.loader.state import (
     Cursor,
     Part,
@@ -120,7 +122,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             all but `epoch`, `position` and `taken`; it may add and remove keys. What it raises
             comes in its batch's turn.
         device: a CUDA device to which batches are copied while the trainer works on the one before.
-        timeout_s: how long to wait for one batch before StalledError says what hangs.
+        timeout_s: how long to wait for one batch, or for what its examples cost, before
+            StalledError says what hangs; not watched with `num_threads=0`.
         progress: keep a line on stderr that says how it goes.
 
     Raises:
@@ -264,7 +267,11 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
 
     def _is_over(self, place: Place) -> bool:
         shares = self._batching.shares(self._sampler, place, self.rank, self.world_size)
-        return next(shares, None) is None
+        limits = self._own_limits()
+        if not (limits.num_threads and reads_costs(self._batching, place)):
+            return next(shares, None) is None
+        with closing(Planner(limits, self._meter)) as planner:
+            return planner.is_empty(shares)
 
     @property
     def _made_by(self) -> str:
@@ -316,18 +323,28 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
                 begun.append(self._assembler.step(place.epoch, share))
                 yield begun[-1]
 
-        made = ahead(
-            steps(),
-            self._make,
-            prefetch=lambda step: [
+        def prefetch(step: Step) -> list[Prefetch]:
+            return [
                 *self._assembler.prefetch(step),
                 *blocks_ahead.prefetch(step.share.after.position),
-            ],
+            ]
+
+        limits = self._own_limits()
+        planner = Planner(limits, self._meter)
+        is_planned = limits.num_threads > 0 and reads_costs(self._batching, place)
+        made = ahead(
+            planner.planned(steps()) if is_planned else steps(),
+            self._make,
+            prefetch=(
+                (lambda step: planner.look(prefetch, step))
+                if reads_to_prefetch(self._sampler)
+                else prefetch
+            ),
             size=num_bytes_of,
-            limits=replace(self._limits, num_threads=self._threads()),
+            limits=limits,
             meter=self._meter,
         )
-        with closing(made):
+        with closing(planner), closing(made):
             for one in self._on_device(made):
                 step = begun.popleft()
                 next_use.passed(step.share.after.position)
@@ -351,6 +368,9 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         if self._device is None or torch.utils.data.get_worker_info() is not None:
             return made
         return copied(made, self._device, self._meter)
+
+    def _own_limits(self) -> Limits:
+        return replace(self._limits, num_threads=self._threads())
 
     def _threads(self) -> int:
         if self._num_threads is not None:

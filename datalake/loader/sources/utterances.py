@@ -243,7 +243,7 @@ class Utterances:
         return columns
 
     def prefetch(self, rows: Indices) -> Prefetch:
-        """Begin to bring the rows near; returns at once."""
+        """Begin to bring the rows near; returns at once, but see `reads_to_prefetch`."""
         if self._kept is None:
             return self._reader.prefetch(self._columns_read, rows)
         narrow = [name for name in self._columns_read if name != "audio"]
@@ -251,6 +251,11 @@ class Utterances:
             self._reader.prefetch(["audio"], self._kept.missing(rows)),
             self._reader.prefetch(narrow, rows),
         )
+
+    @property
+    def reads_to_prefetch(self) -> bool:
+        """Whether `prefetch` may wait for the table: it asks how long decoded clips are."""
+        return self._kept is not None
 
     def expect(self, rows: Indices, in_s: float) -> None:
         """The blocks of these rows are done with, and wanted again in about so many seconds."""
