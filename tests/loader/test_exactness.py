@@ -132,42 +132,58 @@ names = st.sampled_from(sorted(UNITS))
 orders: st.SearchStrategy[OrderName] = st.sampled_from(["exact", "blocks", "sequential"])
 
 
-@settings(deadline=None, max_examples=12)
-@given(st.data(), names, orders, st.integers(0, 3))
-def test_each_example_once_and_always_the_same(
-    sources: dict[str, Data], data: st.DataObject, name: str, order: OrderName, seed: int
-) -> None:
-    unit = UNITS[name]
-    batchings = st.one_of(fixed(), by_cost(unit), packed(unit))
-    if name == "stored":
-        # Sequences cut what is too long for them: here nothing is.
-        roomy = st.builds(Packed, st.integers(60, 300), st.just(unit), st.integers(1, 3))
-        batchings = st.one_of(fixed(), by_cost(unit), roomy)
-    made = data.draw(runs(batchings, max_runs=4))
-    real = Real(sources[name], order, seed)
-    every_example_once(real.stream(), made, real.order)
+def searched(few: int, many: int) -> pytest.MarkDecorator:
+    """So many runs are tried; in the slow tests many more."""
+    slow = pytest.param(many, marks=[pytest.mark.slow, pytest.mark.timeout(1500)], id="many")
+    return pytest.mark.parametrize("max_examples", [pytest.param(few, id="few"), slow])
 
 
-@settings(deadline=None, max_examples=5)
-@given(names, orders, runs(fixed(tails), max_runs=3))
-def test_counted_batches_come_in_the_order(
-    sources: dict[str, Data], name: str, order: OrderName, made: list[Run]
-) -> None:
-    real = Real(sources[name], order, 0)
-    last = made[-1]
-    assert isinstance(last.batching, Fixed)
-    dropped = max(run.world_size * run.batching.batch_size for run in made) - 1  # type: ignore[attr-defined]
-    every_example_once(real.stream(), made, real.order, in_order=True, most_dropped=dropped)
+@searched(12, 400)
+def test_each_example_once_and_always_the_same(sources: dict[str, Data], max_examples: int) -> None:
+    @settings(deadline=None, max_examples=max_examples)
+    @given(st.data(), names, orders, st.integers(0, 3))
+    def holds(data: st.DataObject, name: str, order: OrderName, seed: int) -> None:
+        unit = UNITS[name]
+        batchings = st.one_of(fixed(), by_cost(unit), packed(unit))
+        if name == "stored":
+            # Sequences cut what is too long for them: here nothing is.
+            roomy = st.builds(Packed, st.integers(60, 300), st.just(unit), st.integers(1, 3))
+            batchings = st.one_of(fixed(), by_cost(unit), roomy)
+        made = data.draw(runs(batchings, max_runs=4))
+        real = Real(sources[name], order, seed)
+        every_example_once(real.stream(), made, real.order)
+
+    holds()
 
 
-@settings(deadline=None, max_examples=5)
-@given(st.data(), orders)
-def test_a_mixture_too(sources: dict[str, Data], data: st.DataObject, order: OrderName) -> None:
+@searched(5, 200)
+def test_counted_batches_come_in_the_order(sources: dict[str, Data], max_examples: int) -> None:
+    @settings(deadline=None, max_examples=max_examples)
+    @given(names, orders, runs(fixed(tails), max_runs=3))
+    def holds(name: str, order: OrderName, made: list[Run]) -> None:
+        real = Real(sources[name], order, 0)
+        last = made[-1]
+        assert isinstance(last.batching, Fixed)
+        sizes = [run.world_size * run.batching.batch_size for run in made]  # type: ignore[attr-defined]
+        most = max(sizes) - 1
+        every_example_once(real.stream(), made, real.order, in_order=True, most_dropped=most)
+
+    holds()
+
+
+@searched(5, 200)
+def test_a_mixture_too(sources: dict[str, Data], max_examples: int) -> None:
     rows = sources["rows"]
     mixture = Mixture({"one": rows, "two": Rows(rows.table)})  # type: ignore[union-attr]
-    real = Real(mixture, order, 1)
-    made = data.draw(runs(st.one_of(fixed(), by_cost("tokens"), packed("tokens")), max_runs=4))
-    every_example_once(real.stream(), made, real.order)
+
+    @settings(deadline=None, max_examples=max_examples)
+    @given(st.data(), orders)
+    def holds(data: st.DataObject, order: OrderName) -> None:
+        real = Real(mixture, order, 1)
+        made = data.draw(runs(st.one_of(fixed(), by_cost("tokens"), packed("tokens")), max_runs=4))
+        every_example_once(real.stream(), made, real.order)
+
+    holds()
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
