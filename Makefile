@@ -46,8 +46,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 test: check
-	# A file's tests stay together, since they share servers and clusters.
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile \
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto \
 		--max-worker-restart 2 --maxfail 10
 
 test-slow: $(VENV)/.installed-test

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.servers import s3_server  # noqa: F401 - a fixture
 
 _CONTROLLER = "PYTEST_XDIST_WORKER" not in os.environ
+
+ON_RAY = "test_on_ray.py"
+"""Files of tests that start a cluster of Ray."""
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -27,6 +32,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["DATALAKE_CACHE"] = before
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A cluster of Ray comes up slowly on a busy machine."""
+    for item in items:
+        if item.path.name == ON_RAY:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """Real data that developers keep beside the checkout; users do not have it."""
@@ -38,6 +50,22 @@ def shared_dir() -> Path:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell of a failure at once: a run that is cut short never comes to its summary."""
     if report.failed and _CONTROLLER:
-        print(f"\n{report.nodeid} failed in {report.when} after {report.duration:.0f} s", flush=True)
-        for text in (report.longreprtext, report.capstdout, report.capstderr):
-            print(text[-4000:], flush=True)
+        parts = (report.longreprtext, report.capstdout, report.capstderr)
+        sys.stderr.write(f"\n{report.nodeid} failed in {report.when}, {report.duration:.0f} s\n")
+        sys.stderr.write("\n".join(part[-4000:] for part in parts) + "\n")
+
+
+class _FilesAndOneRay(LoadScopeScheduling):  # type: ignore[misc]
+    """Keeps a file's tests together, since they share servers, and all that start Ray.
+
+    A cluster brings some ten processes: two at once on a busy machine are minutes without a step.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return ON_RAY if file.endswith(ON_RAY) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """Share tests out among the workers."""
+    return _FilesAndOneRay(config, log)

@@ -33,7 +33,7 @@ _PORTS = (
     "admin.port",
     "admin.port.grpc",
 )
-_START_SECONDS = 30
+_START_SECONDS = 120
 
 
 @pytest.fixture(scope="session")

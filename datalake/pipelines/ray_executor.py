@@ -35,6 +35,13 @@ _RESULT_BYTES: Final = 1 << 20
 _MAX_TASKS: Final = 10_000
 _MAX_RETRIES: Final = 5
 _KNOCK_SECONDS: Final = 5.0
+_STARTS: Final = 3
+# Ray gives a worker a minute to start and then begins another one: on a machine that is busy for
+# longer, no worker ever comes up.
+_PATIENCE: Final = {
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_gcs_server_port_wait_time_s": "120",
+}
 
 
 class RayExecutor:
@@ -63,8 +70,9 @@ class RayExecutor:
         return self._wanted or max(1, int(resources.get("CPU", 1)))
 
     def __enter__(self) -> Self:
-        # Ray reads it when it is imported.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Ray reads these when it is imported, or hands them to the processes that it starts.
+        for name, value in {"RAY_USAGE_STATS_ENABLED": "0", **_PATIENCE}.items():
+            os.environ.setdefault(name, value)
         try:
             import ray
         except ImportError as error:
@@ -88,21 +96,32 @@ class RayExecutor:
         address = self._address or os.environ.get("RAY_ADDRESS")
         if address:
             _knock(address)
+        # A busy machine may need longer than the half minute that Ray waits for itself.
+        for attempt in range(1, _STARTS + 1):
+            try:
+                self._init(address)
+            except Exception as error:  # Ray raises it bare where its own processes are late.
+                ray.shutdown()
+                if address or attempt == _STARTS:
+                    raise _unavailable(address, error) from error
+            else:
+                break
+        self._started = True
+
+    def _init(self, address: str | None) -> None:
+        import ray
+
         # A cluster that is up has these already, and refuses to be told.
         num_cpus, object_store = (None, None) if address else (self._wanted, _OBJECT_STORE_BYTES)
-        try:
-            with warnings.catch_warnings(action="default" if self._debug else "ignore"):
-                ray.init(
-                    address=address or "local",
-                    num_cpus=num_cpus,
-                    object_store_memory=object_store,
-                    include_dashboard=False,
-                    logging_level=logging.INFO if self._debug else logging.ERROR,
-                    log_to_driver=self._debug,
-                )
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise _unavailable(address, error) from error
-        self._started = True
+        with warnings.catch_warnings(action="default" if self._debug else "ignore"):
+            ray.init(
+                address=address or "local",
+                num_cpus=num_cpus,
+                object_store_memory=object_store,
+                include_dashboard=False,
+                logging_level=logging.INFO if self._debug else logging.ERROR,
+                log_to_driver=self._debug,
+            )
 
     def run(self, job: Job[_T], num_units: int) -> Generator[_T, None, None]:
         """What became of each unit, in the order in which they are done.

@@ -1,4 +1,4 @@
-"""The same from a store, on Ray, beside another writer, and within a bound of memory."""
+"""The same from a store, beside another writer, and within a bound of memory."""
 
 from __future__ import annotations
 
@@ -49,26 +49,6 @@ def test_from_store_to_store(tmp_path: Path, s3_server: StorageOptions) -> None:
     store.invalidate_cache()
     assert (run().num_added, run().num_unchanged) == (1, 4)
     assert refused_episodes(lake) == []
-
-
-def test_ray_and_this_process_write_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from datalake.pipelines.ray_executor import RayExecutor
-
-    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
-    monkeypatch.setattr(work, "cut", lambda items, *_, **__: iter([items[:2], items[2:]]))
-    corpus = toy(tmp_path / "toys", 4)
-    corpus.add(5, fault="nan")
-    corpus.write()
-    by_ray, here = open_lake(tmp_path / "ray"), open_lake(tmp_path / "here")
-    with RayExecutor(num_workers=2) as executor:
-        report = ingest(by_ray, corpus.root, "g1", connector="toy", executor=executor)
-    ingest(here, corpus.root, "g1", connector="toy", executor="local")
-    assert report.num_added == 4
-    # In the same order, too.
-    assert contents(open_episodes(by_ray, "g1")) == contents(open_episodes(here, "g1"))
-    assert refused_episodes(by_ray) == refused_episodes(here) != []
 
 
 class Shuffled(LocalExecutor):

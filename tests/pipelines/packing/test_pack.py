@@ -1,4 +1,4 @@
-"""Packed tables: frames come out as they went in, one version a run, the same on Ray and here."""
+"""Packed tables: frames come out as they went in, one version a run."""
 
 from __future__ import annotations
 
@@ -187,27 +187,6 @@ def test_a_window_costs_what_it_sees_and_does(lake: Lake) -> None:
         packed(lake, "g1", budget=21, **options)
     with pytest.raises(InputError, match="A window is packed whole"):
         packed(lake, "g1", budget=21, **options, overlong="split")
-
-
-def test_ray_makes_the_same_rows(lake: Lake) -> None:
-    from datalake.pipelines.ray_executor import RayExecutor
-
-    g1 = write_robots(lake, lengths=[5 + number % 17 for number in range(60)], video=False)
-    settings = PackSettings(budget=24, unit="frames", columns=FEATURES)
-    pack(lake, "g1", settings, into="here", executor="local")
-    seen: list[int] = []
-
-    class Progress:
-        def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
-            seen.append(done)
-
-    pack(
-        lake, "g1", settings, into="there", executor=RayExecutor(num_workers=2), progress=Progress()
-    )
-    assert rows_of(lake, "here") == rows_of(lake, "there")
-    assert_unpacks_to(rows_of(lake, "there"), g1, features=FEATURES)
-    assert seen[-1] == lake["there"].count_rows()
-    assert len(seen) > 1
 
 
 def test_sequences_are_a_multiple_of_the_ranks(lake: Lake) -> None:
