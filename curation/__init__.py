@@ -6,6 +6,6 @@ lake = datalake.open_lake("./lake")
 selection = curation.select(lake["corpus"], table_name="corpus", cap=500, name="doss500")
 """
 
-from curation.selection import select
+from curation.selection import select, weigh
 
-__all__ = ["select"]
+__all__ = ["select", "weigh"]

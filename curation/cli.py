@@ -7,12 +7,14 @@ from typing import NoReturn
 
 from curation.cli_probe import probe
 from curation.cli_select import select
+from curation.cli_weigh import weigh
 from datalake.cli import console
 
 __all__ = ["app", "main"]
 
 app = console.new_app("Choose what to train on, and judge the choice.")
 console.command(app)(select)
+console.command(app)(weigh)
 console.command(app)(probe)
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, cast
 
-import pyarrow as pa
 import typer
 
-from curation.manifest import ratio_reached, remarks, totals
+from curation.cli_selection import DOMAINS_SHOWN, print_selection, selection_facts
 from curation.selection import RealMode
 from curation.selection import select as select_rows
 from datalake.cli import console
 from datalake.errors import InputError
-from datalake.lake import Lineage, Selection
+from datalake.lake import Lineage
 
 __all__ = ["select"]
-
-_DOMAINS_SHOWN: Final = 20
 
 
 def select(
@@ -51,7 +47,7 @@ def select(
         typer.Option("--as", metavar="NAME", help="Save under this name; without, only show."),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help=f"Show all domains, not the {_DOMAINS_SHOWN} largest.")
+        bool, typer.Option("--all", help=f"Show all domains, not the {DOMAINS_SHOWN} largest.")
     ] = False,
 ) -> None:
     """Choose rows of a table to train on, and save them as a selection.
@@ -92,75 +88,6 @@ def select(
         )
         version = lake.save_selection(selection, lineage)
     if session.as_json:
-        console.print_json(_facts(selection, version))
+        console.print_json(selection_facts(selection, version))
     else:
-        _print(selection, version, None if show_all else _DOMAINS_SHOWN)
-
-
-def _facts(selection: Selection, version: int | None) -> dict[str, object]:
-    return {
-        "name": selection.name or None,
-        "version": version,
-        "table": selection.table,
-        "table_version": selection.table_version,
-        "method": selection.method,
-        "parameters": selection.parameters,
-        "num_rows": len(selection),
-        "ratio_reached": ratio_reached(selection.manifest),
-        "remarks": remarks(selection.manifest, selection.parameters),
-        "totals": {label: asdict(sums) for label, sums in totals(selection.manifest).items()},
-        "manifest": selection.manifest,
-    }
-
-
-def _print(selection: Selection, version: int | None, num_shown: int | None) -> None:
-    shown = selection.manifest.slice(0, num_shown)
-    console.print_table(_lines(shown))
-    if hidden := selection.manifest.num_rows - shown.num_rows:
-        typer.echo(f"… and {hidden:,} smaller domains (--all shows them)")
-    typer.echo()
-    console.print_table(
-        [
-            {
-                "label": label,
-                "domains": sums.num_domains,
-                "rows": sums.num_rows,
-                "kept": sums.num_kept,
-                "hours": _rounded(sums.hours),
-                "hours kept": _rounded(sums.hours_kept),
-                "effective domains": round(sums.num_effective_domains, 2),
-                "after": round(sums.num_effective_domains_kept, 2),
-            }
-            for label, sums in totals(selection.manifest).items()
-        ]
-    )
-    typer.echo()
-    console.print_pairs(
-        {
-            "selection": f"{selection.name}, version {version}" if version else "not saved (--as)",
-            "table": f"{selection.table}, version {selection.table_version}",
-            "method": selection.method,
-            **{key: value for key, value in selection.parameters.items() if value is not None},
-            "ratio reached": _rounded(ratio_reached(selection.manifest)),
-        }
-    )
-
-
-def _lines(manifest: pa.Table) -> list[dict[str, Any]]:
-    return [
-        {
-            "domain": row["domain"],
-            "label": row["label"],
-            "rows": row["num_rows"],
-            "kept": row["num_kept"],
-            "hours": _rounded(row["hours"]),
-            "hours kept": _rounded(row["hours_kept"]),
-            "retention": _rounded(row["retention"]),
-            "binds": row["binds"],
-        }
-        for row in manifest.to_pylist()
-    ]
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+        print_selection(selection, version, None if show_all else DOMAINS_SHOWN)

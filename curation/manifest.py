@@ -36,7 +36,9 @@ MANIFEST: Final = pa.schema(
         pa.field("hours_kept", pa.float64()),
         # num_kept / num_rows.
         pa.field("retention", pa.float64(), nullable=False),
-        # Whether rows were dropped.
+        # The share of draws that falls on the domain.
+        pa.field("mass", pa.float64(), nullable=False),
+        # Whether a limit changed what the domain counts for: a cap, a budget, a number of repeats.
         pa.field("binds", pa.bool_(), nullable=False),
     ]
 )
@@ -52,6 +54,8 @@ class MixtureTotals:
     num_kept: int
     hours: float | None
     hours_kept: float | None
+    mass: float
+    """The share of draws."""
     num_effective_domains: float
     """exp(entropy of the domains' shares of the rows): how many equal domains are as diverse."""
     num_effective_domains_kept: float
@@ -75,23 +79,24 @@ def totals(manifest: pa.Table) -> dict[str, MixtureTotals]:
 
 def _sums(manifest: pa.Table) -> MixtureTotals:
     num_rows = manifest["num_rows"].to_pylist()
-    num_kept = manifest["num_kept"].to_pylist()
+    masses = manifest["mass"].to_pylist()
     return MixtureTotals(
         num_domains=manifest.num_rows,
         num_rows=sum(num_rows),
-        num_kept=sum(num_kept),
+        num_kept=pc.sum(manifest["num_kept"]).as_py() or 0,
         hours=pc.sum(manifest["hours"]).as_py(),
         hours_kept=pc.sum(manifest["hours_kept"]).as_py(),
         num_effective_domains=num_effective_domains(num_rows),
-        num_effective_domains_kept=num_effective_domains(num_kept),
+        mass=math.fsum(masses),
+        num_effective_domains_kept=num_effective_domains(masses),
     )
 
 
 def ratio_reached(manifest: pa.Table) -> float | None:
-    """Bona fide rows kept for each spoof row kept; None without spoofs."""
+    """Bona fide draws for each spoof draw; None without spoofs."""
     sums = totals(manifest)
-    kept = sums[SPOOF].num_kept
-    return sums[BONAFIDE].num_kept / kept if kept else None
+    spoof = sums[SPOOF].mass
+    return sums[BONAFIDE].mass / spoof if spoof else None
 
 
 def remarks(manifest: pa.Table, parameters: Mapping[str, object]) -> list[str]:

@@ -64,15 +64,15 @@ def test_shows_the_largest_domains_and_what_became_of_the_mixture(lake_uri: str)
     lines = done.stdout.splitlines()
     assert done.returncode == 0
     assert lines[0].split() == [
-        "domain", "label", "rows", "kept", "hours", "hours", "kept", "retention", "binds"
+        "domain", "label", "rows", "kept", "hours", "hours", "kept", "retention", "share", "binds"
     ]  # fmt: skip
     # The hours kept depend on which rows those are.
     first = lines[1].split()
-    assert first[:5] + first[6:] == ["a", "bonafide", "90", "75", "0.062", "0.833", "yes"]
+    assert first[:5] + first[6:] == ["a", "bonafide", "90", "75", "0.062", "0.833", "0.091", "yes"]
     assert lines[21] == "… and 7 smaller domains (--all shows them)"
     # 25 spoof domains of 30 rows (73 s) each, before and after.
     spoof = next(line.split() for line in lines if line.startswith("spoof"))
-    assert spoof == ["spoof", "25", "750", "750", "0.507", "0.507", "25", "25"]
+    assert spoof == ["spoof", "25", "750", "750", "0.909", "0.507", "0.507", "25", "25"]
     assert "selection      not saved (--as)" in lines
     assert done.stderr.startswith("WARNING: The cap of 30 binds no spoof domain")
     assert datalake.open_lake(lake_uri).tables() == ["corpus"]

@@ -6,8 +6,8 @@ import pytest
 from curation.manifest import MANIFEST, num_effective_domains, ratio_reached, remarks, totals
 
 
-def manifest(rows: dict[str, tuple[int, int]]):
-
+def manifest(rows: dict[str, tuple[int, int]]) -> pa.Table:
+    kept = sum(taken for _, taken in rows.values())
     return pa.Table.from_pylist(
         [
             {
@@ -20,6 +20,7 @@ def manifest(rows: dict[str, tuple[int, int]]):
                 "hours": there / 100,
                 "hours_kept": taken / 100,
                 "retention": taken / there,
+                "mass": taken / kept if kept else 0.0,
                 "binds": taken < there,
             }
             for name, (there, taken) in rows.items()

@@ -141,6 +141,8 @@ def test_manifest_by_hand() -> None:
         "hours": pytest.approx(16 / 3600),
         "hours_kept": pytest.approx(16 / 3600),
         "retention": 1.0,
+        # 57 + 50 + 7 of a, 30 + 50 of b, 65 of r and 45 of s.
+        "mass": pytest.approx(7 / (57 + 50 + 7 + 30 + 50 + 65 + 45)),
         "binds": False,
     }
     # 50 + 7 of a, 50 of b (which has 30), and 20 + 45 for the source with bona fide only.

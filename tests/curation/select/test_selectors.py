@@ -92,7 +92,7 @@ def test_per_source_never_gives_a_spoofing_source_more_than_its_share(sizes, cap
     [
         ({"cap": 0}, "cap is a number of rows. Expected 1 or more. Found 0"),
         ({"budget": -3}, "budget is a number of rows"),
-        ({"ratio": -0.1}, "ratio is bona fide rows for each spoof row"),
+        ({"ratio": -0.1}, "ratio is bona fide for each spoof"),
         ({"ratio": math.nan}, "ratio"),
         ({"ratio": math.inf}, "ratio"),
         ({"real_mode": "per-source"}, "Did you mean per_source"),
