@@ -37,7 +37,8 @@ class FeatureStore:
         design: whose front end to use.
         duration_s: clips are cut after it, and shorter ones repeated up to it.
         device: where features are computed and handed out.
-        on_progress: called with (rows done, rows wanted) while rows are decoded.
+        on_progress: called with (rows done, rows wanted) while rows are decoded, from 0 on each
+            time that some are: batches in between take time too.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class FeatureStore:
             return
         self._file.seek(0, 2)
         done = 0
+        self._tell(done, len(wanted))
         for indices, waveforms in self._waveforms(np.asarray(wanted)):
             with torch.no_grad():
                 features = self._front_end(waveforms.to(self.device)).cpu().numpy()
@@ -76,11 +78,14 @@ class FeatureStore:
             for row in indices.tolist():
                 self._slots[row] = len(self._slots)
             done += len(indices)
-            if self._on_progress is not None:
-                self._on_progress(done, len(wanted))
+            self._tell(done, len(wanted))
         self._file.flush()
         shape = (len(self._slots), *self._shape)
         self._kept = np.memmap(self._file, np.float32, mode="r", shape=shape)
+
+    def _tell(self, done: int, wanted: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(done, wanted)
 
     def features(self, rows: Indices) -> Tensor:
         """Features of rows that were ensured: float32 (len(rows), ...) on the store's device."""

@@ -25,7 +25,7 @@ class Progress:
         self._updated = False
         self._on_terminal = sys.stderr.isatty()
         self._every_s = _TERMINAL_EVERY_S if self._on_terminal else _LOG_EVERY_S
-        self._started = self._printed = time.monotonic()
+        self._started = self._printed = self._told = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -47,20 +47,24 @@ class Progress:
     ) -> None:
         """Say that `done` of `total` units are done; `note` follows them on the line.
 
-        A `unit` replaces the one that was given before.
+        A `unit` replaces the one that was given before. Where `done` is 0, or less than it was, a
+        new stretch of work begins: the time before it is not counted.
         """
         self._updated = True
+        now = self._told = time.monotonic()
+        if done == 0 or done < self._done:
+            self._started = now
         self.unit = unit or self.unit
         self._done = done
         self._note = note
         self.total = self.total if total is None else total
-        now = time.monotonic()
         if now - self._printed >= self._every_s:
             self._printed = now
             self._print()
 
     def _print(self) -> None:
-        seconds = time.monotonic() - self._started
+        # What came after the last word of it may have been other work.
+        seconds = self._told - self._started
         of = f"/{self.total:,}" if self.total is not None else ""
         rate = f", {_rate(self._done / seconds)} {self.unit}/s" if seconds > 0 else ""
         line = f"{self.what}: {self._done:,}{of} {self.unit}{rate}, {seconds:.0f} s"

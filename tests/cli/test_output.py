@@ -174,3 +174,23 @@ def test_progress_counts_what_a_run_says(capsys: pytest.CaptureFixture[str]) -> 
     with Progress("ingest") as progress:
         progress.update(1, total=2, unit="videos")
     assert "ingest: 1/2 videos, " in capsys.readouterr().err
+
+
+def test_progress_counts_the_time_of_the_work_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that decodes now and then, and trains in between."""
+    clock = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    with Progress("decode") as progress:
+        clock = 100.0
+        progress.update(0, total=40)
+        clock = 101.0
+        progress.update(40, total=40)
+        clock = 400.0
+        progress.update(0, total=64)
+        clock = 408.0
+        progress.update(64, total=64)
+        clock = 900.0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "decode: 64/64 rows, 8.0 rows/s, 8 s"
