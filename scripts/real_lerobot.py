@@ -1,4 +1,4 @@
-"""Imports the real `lerobot` in an interpreter of its own, where the scripts beside this one run.
+"""Imports the real `lerobot` in an interpreter of its own: for scripts and benchmarks.
 
 `lerobot` 0.4 wants torchvision, whose compiled operators do not load beside every build of torch.
 Nothing that is used here needs them: their names are declared, so that the import goes through.
@@ -16,6 +16,8 @@ from typing import Any
 _OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height,"
+    " int pooled_width, int sampling_ratio, bool aligned) -> Tensor",
 )
 
 
