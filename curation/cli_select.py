@@ -7,7 +7,7 @@ from typing import Annotated, cast
 import typer
 
 from curation.cli_selection import DOMAINS_SHOWN, print_selection, selection_facts
-from curation.selection import RealMode
+from curation.selection import RealMode, Unit
 from curation.selection import select as select_rows
 from datalake.cli import console
 from datalake.errors import InputError
@@ -34,10 +34,16 @@ def select(
         typer.Option(help="DOSS: how bona fide rows are shared out: per_source, total or cap."),
     ] = "per_source",
     seed: Annotated[int, typer.Option(help="Seed of the order within domains.")] = 0,
-    budget: Annotated[int | None, typer.Option(help="Random: rows in all.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Random, DOSS: how much to keep in all; finds the cap of DOSS."),
+    ] = None,
+    unit: Annotated[
+        str, typer.Option(help="What the budget counts: rows, hours or bytes.")
+    ] = "rows",
     like: Annotated[
         str | None,
-        typer.Option(metavar="SELECTION", help="Random: as many rows as a saved selection has."),
+        typer.Option(metavar="SELECTION", help="A budget of the rows of a saved selection."),
     ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="Consider only rows for which this holds.")
@@ -76,6 +82,7 @@ def select(
         real_mode=cast("RealMode", real_mode),  # checked by `Options`
         seed=seed,
         budget=budget,
+        unit=cast("Unit", unit),  # checked by `Budget`
         where=where,
         name=name or "",
     )

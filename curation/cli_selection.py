@@ -73,7 +73,7 @@ def _lines(manifest: pa.Table) -> list[dict[str, Any]]:
     return [
         {
             "domain": row["domain"],
-            "label": row["label"],
+            **({"label": row["label"]} if row["label"] else {}),
             "rows": row["num_rows"],
             "kept": row["num_kept"],
             "hours": _rounded(row["hours"]),

@@ -24,10 +24,14 @@ __all__ = [
 MANIFEST: Final = pa.schema(
     [
         pa.field("domain", pa.string(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
+        # Null for episodes.
+        pa.field("label", pa.string()),
         pa.field("source", pa.string(), nullable=False),
-        # Null for bona fide.
+        # Of spoofs.
         pa.field("generator", pa.string()),
+        # Of episodes.
+        pa.field("embodiment", pa.string()),
+        pa.field("task", pa.string()),
         # n_c and k_c: the rows that there are, and those that were kept.
         pa.field("num_rows", pa.int64(), nullable=False),
         pa.field("num_kept", pa.int64(), nullable=False),
@@ -69,10 +73,10 @@ def num_effective_domains(masses: Iterable[float]) -> float:
 
 
 def totals(manifest: pa.Table) -> dict[str, MixtureTotals]:
-    """Sums of a manifest under the keys `bonafide`, `spoof` and `all`."""
+    """Sums of a manifest under `bonafide`, `spoof` and `all`; of episodes under `all` alone."""
+    labels = () if manifest["label"].null_count else (BONAFIDE, SPOOF)
     return {
-        BONAFIDE: _sums(manifest.filter(pc.field("label") == BONAFIDE)),
-        SPOOF: _sums(manifest.filter(pc.field("label") == SPOOF)),
+        **{label: _sums(manifest.filter(pc.field("label") == label)) for label in labels},
         "all": _sums(manifest),
     }
 
@@ -95,20 +99,23 @@ def _sums(manifest: pa.Table) -> MixtureTotals:
 def ratio_reached(manifest: pa.Table) -> float | None:
     """Bona fide draws for each spoof draw; None without spoofs."""
     sums = totals(manifest)
-    spoof = sums[SPOOF].mass
-    return sums[BONAFIDE].mass / spoof if spoof else None
+    if SPOOF not in sums or not sums[SPOOF].mass:
+        return None
+    return sums[BONAFIDE].mass / sums[SPOOF].mass
 
 
 def remarks(manifest: pa.Table, parameters: Mapping[str, object]) -> list[str]:
     """What a person should know about a selection that did not do what its options suggest."""
     found = []
-    cap, ratio, budget = (parameters.get(name) for name in ("cap", "ratio", "budget"))
-    spoof = manifest.filter(pc.field("label") == SPOOF)
-    if isinstance(cap, int) and not pc.any(spoof["binds"]).as_py():
-        largest = pc.max(spoof["num_rows"]).as_py() or 0
+    cap, ratio, budget, unit = (parameters.get(name) for name in ("cap", "ratio", "budget", "unit"))
+    is_speech = not manifest["label"].null_count
+    capped = manifest.filter(pc.field("label") == SPOOF) if is_speech else manifest
+    if isinstance(cap, int) and budget is None and not pc.any(capped["binds"]).as_py():
+        largest = pc.max(capped["num_rows"]).as_py() or 0
+        kind = "spoof domain" if is_speech else "domain"
         found.append(
-            f"The cap of {cap:,} binds no spoof domain: the largest has {largest:,} rows. The "
-            "mixture of spoofs is the table's own; choose a lower cap."
+            f"The cap of {cap:,} binds no {kind}: the largest has {largest:,} rows. Their mixture "
+            "is the table's own; choose a lower cap."
         )
     reached = ratio_reached(manifest)
     by_ratio = parameters.get("real_mode") in ("per_source", "total")
@@ -118,8 +125,8 @@ def remarks(manifest: pa.Table, parameters: Mapping[str, object]) -> list[str]:
             f"The ratio reached is {reached:.3g} where {asked:g} was asked: there are not enough "
             "bona fide rows in the sources that may give them."
         )
-    if isinstance(budget, int) and budget > (available := totals(manifest)["all"].num_rows):
-        found.append(
-            f"The budget of {budget:,} rows is more than there is: all {available:,} rows."
-        )
+    everything = totals(manifest)["all"]
+    there_is = {"rows": everything.num_rows, "hours": everything.hours}.get(str(unit))
+    if isinstance(budget, int | float) and there_is is not None and budget > there_is:
+        found.append(f"The budget of {budget:,g} {unit} is more than there is: {there_is:,g}.")
     return found

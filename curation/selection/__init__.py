@@ -7,6 +7,7 @@ selector: the first of each domain in an order that only the seed and the row's 
 domain.
 """
 
+from curation.selection.budgets import UNITS, Budget, Unit
 from curation.selection.options import REAL_MODES, Options, RealMode, WeightOptions
 from curation.selection.order import place
 from curation.selection.run import select
@@ -32,10 +33,13 @@ __all__ = [
     "REAL_MODES",
     "TEMPERATURE",
     "UNIFORM",
+    "UNITS",
+    "Budget",
     "Options",
     "Pool",
     "RealMode",
     "Selector",
+    "Unit",
     "WeightOptions",
     "Weighter",
     "place",

@@ -14,16 +14,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from curation.domains import WITHOUT_DOMAIN, Domain
+from curation.domains import Domain, Keys
 from curation.manifest import MANIFEST
-from curation.selection.key_scan import Amount, KeyGroup, KeyScan
+from curation.selection.key_scan import US_PER_HOUR, Amount, KeyGroup, KeyScan
 from datalake.errors import InputError
 from datalake.tables import Table
 
 __all__ = ["Census", "manifest_of", "refuse_nameless"]
 
 _NUM_ROWS_NAMED: Final = 5
-_US_PER_HOUR: Final = 3_600_000_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Census:
             StoreError: the table cannot be read.
         """
         groups = keys.groups()
-        _refuse_rows_without_domain(table, where, groups)
+        _refuse_rows_without_domain(table, where, groups, keys.keys)
         available = _by_domain(groups)
         _refuse_ambiguous_names(available)
         if not available:
@@ -87,13 +86,15 @@ def manifest_of(
         rows.append(
             {
                 "domain": domain.name,
-                "label": domain.label,
+                "label": domain.label or None,
                 "source": domain.source,
                 "generator": domain.generator or None,
+                "embodiment": domain.embodiment or None,
+                "task": domain.task or None,
                 "num_rows": amount.num_rows,
                 "num_kept": taken.num_rows,
-                "hours": amount.duration_us / _US_PER_HOUR if timed else None,
-                "hours_kept": taken.duration_us / _US_PER_HOUR if timed else None,
+                "hours": amount.duration_us / US_PER_HOUR if timed else None,
+                "hours_kept": taken.duration_us / US_PER_HOUR if timed else None,
                 "retention": taken.num_rows / amount.num_rows,
                 "mass": masses.get(domain, 0.0) / total if total else 0.0,
                 "binds": dropped if binding is None else domain in binding,
@@ -118,24 +119,25 @@ def refuse_nameless(rows: pa.Table, *, where: str) -> None:
 
 
 def _refuse_rows_without_domain(
-    table: Table, where: str | None, groups: Sequence[KeyGroup]
+    table: Table, where: str | None, groups: Sequence[KeyGroup], keys: Keys
 ) -> None:
     missing = [group for group in groups if group.domain is None]
     if not missing:
         return
-    predicate = f"({where}) AND ({WITHOUT_DOMAIN})" if where else WITHOUT_DOMAIN
+    predicate = f"({where}) AND ({keys.without_domain})" if where else keys.without_domain
     examples = table.scan(
-        ["utt_id"], where=predicate, limit=_NUM_ROWS_NAMED, with_row_index=True
+        [keys.id_column], where=predicate, limit=_NUM_ROWS_NAMED, with_row_index=True
     ).read_all()
-    named = ", ".join(f"{row['utt_id']} (row {row['row_index']})" for row in examples.to_pylist())
+    named = ", ".join(
+        f"{row[keys.id_column]} (row {row['row_index']})" for row in examples.to_pylist()
+    )
     count = sum(group.amount.num_rows for group in missing)
     raise InputError(
         f"{count:,} rows have no domain",
         where=table.uri,
-        expected="a label (bonafide or spoof), a source, and for spoofs a generator",
+        expected=keys.expected,
         found=named + (", …" if count > examples.num_rows else ""),
-        fix="Correct the rows, or leave them out with a `where` such as: label IS NOT NULL AND "
-        "(label = 'bonafide' OR generator IS NOT NULL)",
+        fix=f"Correct the rows, or leave them out with a `where` such as: {keys.advice}",
     )
 
 

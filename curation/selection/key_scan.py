@@ -12,18 +12,20 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import pyarrow as pa
 
-from curation.domains import KEY_COLUMNS, Domain, domain_of
+from curation.domains import Domain, keys_of
 from curation.selection.order import PLACE_DIGITS, place_below
 from curation.selection.selectors import Pool
 from datalake.errors import StoreError
 from datalake.tables import Table
 
-__all__ = ["Amount", "KeyGroup", "KeyScan"]
+__all__ = ["US_PER_HOUR", "Amount", "KeyGroup", "KeyScan"]
+
+US_PER_HOUR: Final = 3_600_000_000
 
 MEMORY_LIMIT: Final = "3GB"
 """What the engine may hold before it spills to disk. The table's own read-ahead comes on top."""
@@ -31,18 +33,19 @@ MEMORY_LIMIT: Final = "3GB"
 
 @dataclass(frozen=True)
 class Amount:
-    """Rows, and how long those are whose duration is known."""
+    """Rows, how long those are whose duration is known, and how large."""
 
     num_rows: int
     num_timed: int
     duration_us: int
     """In whole microseconds, so that a sum does not depend on its order."""
+    num_sized: int = 0
+    num_bytes: int = 0
+    """Of those rows whose size is known."""
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
-            self.num_rows + other.num_rows,
-            self.num_timed + other.num_timed,
-            self.duration_us + other.duration_us,
+            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(Amount))
         )
 
 
@@ -50,15 +53,11 @@ class Amount:
 class KeyGroup:
     """Rows that share their keys, as stored."""
 
-    label: str | None
-    source: str | None
-    generator: str | None
+    values: tuple[str | None, ...]
+    """Of the key columns."""
+    domain: Domain | None
+    """None if a key is missing."""
     amount: Amount
-
-    @property
-    def domain(self) -> Domain | None:
-        """The domain of these rows; None if a key is missing."""
-        return domain_of(self.label, self.source, self.generator)
 
 
 class KeyScan:
@@ -70,7 +69,9 @@ class KeyScan:
     def __init__(self, table: Table, where: str | None) -> None:
         self._table = table
         self._where = where
-        self._durations = ["duration_s"] if "duration_s" in table.schema.names else []
+        self.keys = keys_of(table.schema)
+        """The columns that are read."""
+        self._amounts = [name for name in ("duration_s", "num_bytes") if name in table.schema.names]
         self._resources = ExitStack()
 
     def __enter__(self) -> KeyScan:
@@ -103,16 +104,18 @@ class KeyScan:
             PredicateError: `where` cannot be evaluated.
             StoreError: the table cannot be read.
         """
-        with self._reading(KEY_COLUMNS):
+        columns = self.keys.columns
+        listed = ", ".join(columns)
+        with self._reading(columns):
             counted = self._engine.sql(
-                f"""SELECT label, source, generator,
-                           count(*), count(duration_us), coalesce(sum(duration_us), 0)
-                    FROM (SELECT label, source, generator, {self._duration_us} FROM keys)
+                f"""SELECT {listed}, {_SUMS}
+                    FROM (SELECT {listed}, {self._costs} FROM keys)
                     GROUP BY ALL"""
             ).fetchall()
+        split = len(columns)
         return [
-            KeyGroup(label, source, generator, Amount(*map(int, amount)))
-            for label, source, generator, *amount in counted
+            KeyGroup(row[:split], self.keys.domain(*row[:split]), Amount(*map(int, row[split:])))
+            for row in counted
         ]
 
     def first(
@@ -132,11 +135,11 @@ class KeyScan:
         Raises:
             StoreError: the table cannot be read.
         """
-        plan = _Plan.of(pools, groups)
+        plan = _Plan.of(pools, groups, self.keys.columns)
         self._engine.execute(
             """CREATE TEMP TABLE candidates (
                    row_index UBIGINT, utt_id VARCHAR, domain_index INTEGER, pool INTEGER,
-                   place VARCHAR, duration_us BIGINT)"""
+                   place VARCHAR, duration_us BIGINT, num_bytes BIGINT)"""
         )
         self._collect(plan.thresholds(_likely_share), seed)
         counted = self._engine.sql("SELECT pool, count(*) FROM candidates GROUP BY pool").fetchall()
@@ -149,16 +152,18 @@ class KeyScan:
     def _collect(self, thresholds: pa.Table, seed: int) -> None:
         """Add the rows that stand before their pool's threshold to the candidates."""
         self._engine.register("thresholds", thresholds)
-        with self._reading(("utt_id", *KEY_COLUMNS), with_row_index=True):
+        row_id, columns = self.keys.id_column, self.keys.columns
+        listed = ", ".join(columns)
+        same = " AND ".join(f"keys.{c} IS NOT DISTINCT FROM thresholds.{c}" for c in columns)
+        with self._reading((row_id, *columns), with_row_index=True):
             self._engine.execute(
                 f"""INSERT INTO candidates
-                    SELECT row_index, utt_id, domain_index, pool, digest[:{PLACE_DIGITS}],
-                           duration_us
-                    FROM (SELECT *, md5(concat(?, '/', utt_id)) AS digest, {self._duration_us}
+                    SELECT row_index, {row_id}, domain_index, pool, digest[:{PLACE_DIGITS}],
+                           duration_us, num_bytes
+                    FROM (SELECT {row_id}, {listed}, row_index,
+                                 md5(concat(?, '/', {row_id})) AS digest, {self._costs}
                           FROM keys) AS keys
-                    JOIN thresholds
-                      ON keys.label = thresholds.label AND keys.source = thresholds.source
-                     AND keys.generator IS NOT DISTINCT FROM thresholds.generator
+                    JOIN thresholds ON {same}
                     WHERE digest < below""",
                 [str(seed)],
             )
@@ -168,8 +173,8 @@ class KeyScan:
         self._engine.register("pools", plan.pool_table())
         self._engine.register("domains", plan.domain_table())
         self._engine.execute(
-            """CREATE TEMP TABLE selected AS
-               SELECT row_index, utt_id, domain_index, rank, duration_us
+            """CREATE OR REPLACE TEMP TABLE selected AS
+               SELECT row_index, utt_id, domain_index, rank, duration_us, num_bytes
                FROM (SELECT *,
                             row_number() OVER (PARTITION BY pool
                                                ORDER BY place, utt_id, row_index) AS number,
@@ -181,8 +186,7 @@ class KeyScan:
         )
         self._engine.execute("DROP TABLE candidates")
         amounts = self._engine.sql(
-            """SELECT domain_index, count(*), count(duration_us), coalesce(sum(duration_us), 0)
-               FROM selected GROUP BY domain_index"""
+            f"SELECT domain_index, {_SUMS} FROM selected GROUP BY domain_index"
         ).fetchall()
         rows = self._engine.sql(
             """SELECT row_index, utt_id, domain, rank::UBIGINT AS rank, 1.0::DOUBLE AS weight
@@ -197,7 +201,7 @@ class KeyScan:
         import duckdb
 
         reader = self._table.scan(
-            [*columns, *self._durations], where=self._where, with_row_index=with_row_index
+            [*columns, *self._amounts], where=self._where, with_row_index=with_row_index
         )
         self._engine.register("keys", reader)
         try:
@@ -212,9 +216,13 @@ class KeyScan:
             self._engine.unregister("keys")
 
     @property
-    def _duration_us(self) -> str:
-        known = "try_cast(round(duration_s::DOUBLE * 1e6) AS BIGINT)" if self._durations else "NULL"
-        return f"{known}::BIGINT AS duration_us"
+    def _costs(self) -> str:
+        duration = "try_cast(round(duration_s::DOUBLE * 1e6) AS BIGINT)"
+        known = {"duration_s": (duration, "duration_us"), "num_bytes": ("num_bytes", "num_bytes")}
+        return ", ".join(
+            f"{value if column in self._amounts else 'NULL'}::BIGINT AS {name}"
+            for column, (value, name) in known.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -223,18 +231,20 @@ class _Plan:
 
     pools: Sequence[Pool]
     groups: Sequence[KeyGroup]
+    columns: Sequence[str]
     domains: Sequence[Domain]
     sizes: Sequence[int]
     """Rows of each pool."""
 
     @classmethod
-    def of(cls, pools: Sequence[Pool], groups: Sequence[KeyGroup]) -> _Plan:
+    def of(cls, pools: Sequence[Pool], groups: Sequence[KeyGroup], columns: Sequence[str]) -> _Plan:
         rows: Counter[Domain | None] = Counter()
         for group in groups:
             rows[group.domain] += group.amount.num_rows
         return cls(
             pools,
             groups,
+            columns,
             domains=[domain for pool in pools for domain in pool.domains],
             sizes=[sum(rows[domain] for domain in pool.domains) for pool in pools],
         )
@@ -265,9 +275,7 @@ class _Plan:
         return pa.Table.from_pylist(
             [
                 {
-                    "label": group.label,
-                    "source": group.source,
-                    "generator": group.generator,
+                    **dict(zip(self.columns, group.values, strict=True)),
                     "domain_index": numbers[group.domain],
                     "pool": pool_of[group.domain],
                     "below": below[pool_of[group.domain]],
@@ -275,7 +283,7 @@ class _Plan:
                 for group in self.groups
                 if group.domain in pool_of
             ],
-            schema=_THRESHOLDS,
+            schema=pa.schema([*((name, pa.string()) for name in self.columns), *_THRESHOLDS]),
         )
 
     def pool_table(self) -> pa.Table:
@@ -292,15 +300,16 @@ class _Plan:
         )
 
 
-_THRESHOLDS: Final = pa.schema(
-    [
-        ("label", pa.string()),
-        ("source", pa.string()),
-        ("generator", pa.string()),
-        ("domain_index", pa.int32()),
-        ("pool", pa.int32()),
-        ("below", pa.string()),
-    ]
+_SUMS: Final = (
+    "count(*), count(duration_us), coalesce(sum(duration_us), 0), "
+    "count(num_bytes), coalesce(sum(num_bytes), 0)"
+)
+"""The fields of `Amount`."""
+
+_THRESHOLDS: Final = (
+    ("domain_index", pa.int32()),
+    ("pool", pa.int32()),
+    ("below", pa.string()),
 )
 
 

@@ -28,12 +28,12 @@ class Options:
     """rho: bona fide rows wanted for each spoof row."""
     real_mode: RealMode = "per_source"
     """How the bona fide rows are shared out over the sources."""
-    budget: int | None = None
+    num_rows: int | None = None
     """Rows in all."""
 
     def __post_init__(self) -> None:
-        for name in ("cap", "budget"):
-            _check_rows(name, getattr(self, name))
+        _check_rows("cap", self.cap)
+        _check_rows("number of rows", self.num_rows)
         _check_ratio(self.ratio)
         if self.real_mode not in REAL_MODES:
             raise InputError(

@@ -30,8 +30,8 @@ def limit_repeats(
     num_rows = sum(sizes.values())
     limits = {domain: max_repeat * size / num_rows for domain, size in sizes.items()}
     cut: dict[Domain, float] = {}
-    for is_spoof in (False, True):
-        within = [domain for domain in masses if domain.is_spoof is is_spoof]
+    for is_bonafide in (False, True):
+        within = [domain for domain in masses if domain.is_bonafide is is_bonafide]
         budget = math.fsum(masses[domain] for domain in within)
         cut |= _filled(masses, limits, within, budget)
     left = math.fsum(masses.values()) - math.fsum(cut.values())

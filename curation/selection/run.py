@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
+from dataclasses import replace
 
+import pyarrow as pa
+
+from curation.domains import Domain
 from curation.manifest import remarks
 from curation.selection.asked import method_of, options_used
+from curation.selection.budgets import Budget, Unit, spend
 from curation.selection.census import Census, manifest_of, refuse_nameless
-from curation.selection.key_scan import KeyScan
+from curation.selection.key_scan import Amount, KeyScan
 from curation.selection.options import Options, RealMode
 from curation.selection.selectors import Selector
 from datalake.errors import InputError
@@ -28,7 +34,8 @@ def select(
     ratio: float = 1.0,
     real_mode: RealMode = "per_source",
     seed: int = 0,
-    budget: int | None = None,
+    budget: float | None = None,
+    unit: Unit = "rows",
     where: str | None = None,
     name: str = "",
 ) -> Selection:
@@ -50,7 +57,9 @@ def select(
         ratio: rho, the bona fide rows wanted for each spoof row.
         real_mode: how bona fide rows are shared out: `per_source`, `total` or `cap`.
         seed: seed of the order within domains.
-        budget: rows in all, for methods that go by a budget.
+        budget: how much to keep in all, at most; for `doss` it finds the cap.
+        unit: what the budget counts: `rows`, `hours` (by `duration_s`) or `bytes` (by a column
+            `num_bytes`).
         where: consider only rows for which this SQL expression holds.
         name: the selection's name.
 
@@ -61,17 +70,21 @@ def select(
         PredicateError: `where` cannot be evaluated.
         StoreError: the table cannot be read.
     """
-    options = Options(cap=cap, ratio=ratio, real_mode=real_mode, budget=budget)
+    options = Options(cap=cap, ratio=ratio, real_mode=real_mode)
     selector = method_of(
         "datalake.selectors",
         method,
         Selector,  # type: ignore[type-abstract]
         "an object with `uses` and `pools` (curation.selection.Selector)",
     )
-    used = options_used(method, selector, options)
+    options_used(method, selector, options)
+    limit = None if budget is None else Budget(budget, unit)
     with KeyScan(table, where) as keys:
         census = Census.take(keys, table, where, name=table_name)
-        rows, kept = keys.first(selector.pools(census.sizes, options), census.groups, seed)
+        if limit is None:
+            rows, kept = keys.first(selector.pools(census.sizes, options), census.groups, seed)
+        else:
+            options, rows, kept = _within(limit, selector, options, keys, census, seed)
     if not rows.num_rows:
         raise InputError(
             "The selection is empty",
@@ -83,6 +96,9 @@ def select(
     refuse_nameless(rows, where=table_name or table.uri)
     masses = {domain: float(amount.num_rows) for domain, amount in kept.items()}
     manifest = manifest_of(census.available, kept, masses)
+    used = options_used(method, selector, options)
+    if limit is not None:
+        used |= {"budget": limit.amount, "unit": limit.unit}
     parameters = {**used, "seed": seed, "where": where}
     for remark in remarks(manifest, parameters):
         log.warning(remark)
@@ -95,3 +111,21 @@ def select(
         method=method,
         parameters=parameters,
     )
+
+
+def _within(
+    limit: Budget, selector: Selector, options: Options, keys: KeyScan, census: Census, seed: int
+) -> tuple[Options, pa.Table, dict[Domain, Amount]]:
+    """The largest selection that the budget allows, by what its rows really cost.
+
+    Means find it at once where all rows cost alike; else what they missed by is taken off.
+    """
+    limit.refuse_unknown(census.available)
+    aim = limit
+    while True:
+        turned = spend(aim, selector, options, census.available)
+        rows, kept = keys.first(selector.pools(census.sizes, turned), census.groups, seed)
+        cost = math.fsum(limit.cost(amount) for amount in kept.values())
+        if cost <= limit.amount * (1 + 1e-12):
+            return turned, rows, kept
+        aim = replace(aim, amount=min(aim.amount * limit.amount / cost, aim.amount * (1 - 1e-3)))

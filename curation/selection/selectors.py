@@ -34,6 +34,9 @@ class Selector(Protocol):
 
     uses: frozenset[str]
     """The fields of `Options` that it reads. Setting another one is an error of the user."""
+    knob: str | None
+    """The one of them that a budget turns, a number of 1 or more: a larger one keeps all that a
+    smaller one keeps. None if there is none."""
 
     def pools(self, sizes: Mapping[Domain, int], options: Options) -> list[Pool]:
         """Decide.
@@ -63,24 +66,29 @@ class DiversityOptimizedSampling:
     - `total`: rho rows for each spoof row, water-filled over all bona fide domains.
     - `cap`: at most rho N_c rows of each bona fide domain.
 
+    Domains of episodes are all capped, and nothing follows them by a ratio.
+
     Products with rho are rounded to whole rows, halves up. A larger N_c keeps every row that a
     smaller one keeps.
     """
 
     uses = frozenset({"cap", "ratio", "real_mode"})
+    knob: str | None = "cap"
 
     def pools(self, sizes: Mapping[Domain, int], options: Options) -> list[Pool]:
         """See `Selector.pools`."""
         if options.cap is None:
             raise InputError(
                 "DOSS needs a cap",
-                expected="N_c, the most rows of a spoof domain (--cap)",
+                expected="N_c, the most rows of a spoof domain (--cap), or a budget that finds it",
                 fix="Try a cap of 500, or near the median size of the spoof domains",
             )
+        bonafide = {domain: size for domain, size in sizes.items() if domain.is_bonafide}
         spoof = {
-            domain: min(size, options.cap) for domain, size in sizes.items() if domain.is_spoof
+            domain: min(size, options.cap)
+            for domain, size in sizes.items()
+            if domain not in bonafide
         }
-        bonafide = {domain: size for domain, size in sizes.items() if not domain.is_spoof}
         if options.real_mode == "cap":
             most = _rows(options.ratio * options.cap)
             kept = {domain: min(size, most) for domain, size in bonafide.items()}
@@ -118,22 +126,24 @@ def _rows(amount: float) -> int:
 class RandomSampling:
     """A budget of rows drawn uniformly from the whole table: the baseline of equal size."""
 
-    uses = frozenset({"budget"})
+    uses = frozenset({"num_rows"})
+    knob: str | None = "num_rows"
 
     def pools(self, sizes: Mapping[Domain, int], options: Options) -> list[Pool]:
         """See `Selector.pools`."""
-        if options.budget is None:
+        if options.num_rows is None:
             raise InputError(
                 "Random selection needs a budget",
-                expected="a number of rows (--budget), or a selection of that size (--like)",
+                expected="how much to keep (--budget), or a selection of that size (--like)",
             )
-        return [Pool(tuple(sizes), options.budget)]
+        return [Pool(tuple(sizes), options.num_rows)]
 
 
 class NaiveAggregation:
     """Every row: corpora thrown together as they are."""
 
     uses: frozenset[str] = frozenset()
+    knob: str | None = None
 
     def pools(self, sizes: Mapping[Domain, int], options: Options) -> list[Pool]:  # noqa: ARG002
         """See `Selector.pools`."""

@@ -134,15 +134,20 @@ class Natural:
 def _by_label(sizes: Mapping[Domain, int], mass: Callable[[int], float], ratio: float) -> Masses:
     """Shares within each label, and the labels at `ratio` bona fide draws for each spoof draw."""
     parts = {
-        is_spoof: _shares(
-            {domain: mass(size) for domain, size in sizes.items() if domain.is_spoof is is_spoof}
+        is_bonafide: _shares(
+            {
+                domain: mass(size)
+                for domain, size in sizes.items()
+                if domain.is_bonafide is is_bonafide
+            }
         )
-        for is_spoof in (False, True)
+        for is_bonafide in (False, True)
     }
-    # A table of one label has nothing to share with.
-    bonafide = ratio / (1 + ratio) if parts[True] and parts[False] else float(not parts[True])
+    # A table of one label, or of episodes, has nothing to share with.
+    bonafide = ratio / (1 + ratio) if parts[True] and parts[False] else float(not parts[False])
     return {
-        domain: parts[domain.is_spoof][domain] * (1 - bonafide if domain.is_spoof else bonafide)
+        domain: parts[domain.is_bonafide][domain]
+        * (bonafide if domain.is_bonafide else 1 - bonafide)
         for domain in sizes
     }
 

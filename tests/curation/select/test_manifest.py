@@ -73,8 +73,9 @@ def test_ratio_reached() -> None:
          ["ratio reached is 0.222 where 2 was asked"]),
         ({"a/x": (50, 9), "a": (2, 2)}, {"cap": 9, "ratio": 1.0, "real_mode": "cap"}, []),
         ({"a/x": (50, 9), "a": (9, 9)}, {"cap": 9, "ratio": 1.0, "real_mode": "total"}, []),
-        ({"a/x": (5, 5)}, {"budget": 7}, ["budget of 7 rows is more than there is: all 5 rows"]),
-        ({"a/x": (5, 5)}, {"budget": 5}, []),
+        ({"a/x": (5, 5)}, {"budget": 7.0, "unit": "rows"}, ["of 7 rows is more than there is: 5"]),
+        ({"a/x": (5, 5)}, {"budget": 5, "unit": "rows"}, []),
+        ({"a/x": (5, 5)}, {"budget": 1, "unit": "hours"}, ["1 hours is more than there is: 0.05"]),
     ],
 )  # fmt: skip
 def test_remarks(rows, parameters, said) -> None:

@@ -53,7 +53,7 @@ def test_doss_by_hand(options: dict[str, object], expected: dict[str, int]) -> N
 
 def test_random_is_one_pool_and_naive_keeps_all() -> None:
     sizes = {domain(name): size for name, size in SIZES.items()}
-    (pool,) = RANDOM.pools(sizes, Options(budget=7))
+    (pool,) = RANDOM.pools(sizes, Options(num_rows=7))
     assert (set(pool.domains), pool.keep) == (set(sizes), 7)
     assert kept(NAIVE, SIZES) == SIZES
 
@@ -91,7 +91,7 @@ def test_per_source_never_gives_a_spoofing_source_more_than_its_share(sizes, cap
     ("options", "message"),
     [
         ({"cap": 0}, "cap is a number of rows. Expected 1 or more. Found 0"),
-        ({"budget": -3}, "budget is a number of rows"),
+        ({"num_rows": -3}, "number of rows"),
         ({"ratio": -0.1}, "ratio is bona fide for each spoof"),
         ({"ratio": math.nan}, "ratio"),
         ({"ratio": math.inf}, "ratio"),

@@ -83,7 +83,7 @@ def test_class_balanced_weights_are_the_papers() -> None:
 def test_labels_come_at_the_ratio_and_one_label_has_all() -> None:
     sizes = {domain(name): size for name, size in SIZES.items()}
     masses = DOSS_WEIGHT.masses(sizes, WeightOptions(cap=50, alpha=0.5, ratio=3))
-    bonafide = math.fsum(mass for each, mass in masses.items() if not each.is_spoof)
+    bonafide = math.fsum(mass for each, mass in masses.items() if each.is_bonafide)
     assert bonafide == pytest.approx(0.75)
     # Within spoofs: sqrt(50), sqrt(7), sqrt(50), sqrt(45).
     total = 2 * 50**0.5 + 7**0.5 + 45**0.5
@@ -114,11 +114,13 @@ def test_no_row_repeats_more_than_the_limit(sizes, alpha, ratio, most) -> None:
     assert all(repeat <= most * (1 + 1e-9) for repeat in repeats.values())
     assert math.fsum(limited.values()) == pytest.approx(1)
     # Water: within a label, all that have room have gained by one factor.
-    for is_spoof in (False, True):
+    for is_bonafide in (False, True):
         gains = [
             limited[each] / masses[each]
             for each in named
-            if each.is_spoof is is_spoof and repeats[each] < most * (1 - 1e-9) and masses[each]
+            if each.is_bonafide is is_bonafide
+            and repeats[each] < most * (1 - 1e-9)
+            and masses[each]
         ]
         assert gains == pytest.approx([gains[0]] * len(gains) if gains else [])
 
