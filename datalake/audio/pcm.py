@@ -11,7 +11,15 @@ import numpy.typing as npt
 from datalake.audio.buffers import Samples
 from datalake.audio.riff import WaveHeader
 
-__all__ = ["PLAIN_START", "is_pcm", "mixed_down", "pcm_span", "plain_lengths", "write_plain"]
+__all__ = [
+    "PLAIN_SCALE",
+    "PLAIN_START",
+    "is_pcm",
+    "mixed_down",
+    "pcm_span",
+    "plain_lengths",
+    "plain_span",
+]
 
 _DTYPES: Final = {
     "pcm_u8": "u1",
@@ -23,9 +31,10 @@ _DTYPES: Final = {
 
 PLAIN_START: Final = 44
 """Where the samples of a plain file begin."""
+PLAIN_SCALE: Final = 2.0**-15
+"""What the samples of a plain file are multiplied with."""
 
 _I2: Final = np.dtype("<i2")
-_SCALE: Final = np.float32(2.0**-15)
 # The 32-bit words of a plain header that are always the same, but for the rate: RIFF, WAVE,
 # "fmt ", 16 bytes of it, PCM of one channel, the rate, 2 bytes a sample of 16 bits, data.
 _PLACES: Final = np.array([0, 2, 3, 4, 5, 6, 8, 9])
@@ -98,12 +107,13 @@ def plain_lengths(
     return np.where(plain, data_bytes // 2, 0)
 
 
-def write_plain(out: Samples, file: npt.NDArray[np.uint8], start: int) -> None:
-    """Fill `out` with the samples of a plain file from `start` on; touches no other sample."""
-    # Two passes, of which the second finds all in the cache, are quicker than one that converts and
-    # scales at once. That the samples may lie at odd addresses costs nothing.
-    out[:] = np.frombuffer(file, _I2, out.size, PLAIN_START + 2 * start)
-    out *= _SCALE
+def plain_span(file: npt.NDArray[np.uint8], start: int, length: int) -> npt.NDArray[np.int16]:
+    """Samples of a plain file from `start` on, (length,), where they lie, not scaled.
+
+    That they may lie at odd addresses costs nothing.
+    """
+    span: npt.NDArray[np.int16] = np.frombuffer(file, _I2, length, PLAIN_START + 2 * start)
+    return span
 
 
 def _head(file: npt.NDArray[np.uint8] | None) -> Any:

@@ -20,6 +20,7 @@ from typing import Final, Generic, TypeVar
 
 from datalake.errors import StalledError
 from datalake.loader.engine.threads import Crew
+from datalake.loader.engine.unlocked import begin_unlocked
 from datalake.loader.sources.source import Prefetch
 from datalake.telemetry import STAGES, Meter, Stage
 
@@ -110,7 +111,7 @@ def ahead(
             # Held until here, so that nothing of it is evicted before it was read.
             under_way.remove(prefetches)
 
-    crew = Crew(limits.num_threads, "datalake-batch")
+    crew = Crew(limits.num_threads, "datalake-batch", begin_unlocked)
     asked: deque[tuple[Task, Sequence[Prefetch]]] = deque()
     under_way = _UnderWay()
     making: deque[Future[Made[Result]]] = deque()

@@ -20,12 +20,22 @@ T = TypeVar("T")
 
 
 class Crew:
-    """A fixed number of daemon threads that do what is submitted, in that order."""
+    """A fixed number of daemon threads that do what is submitted, in that order.
 
-    def __init__(self, num_threads: int, name: str) -> None:
+    Args:
+        num_threads: how many.
+        name: of the threads.
+        begin: done by each of them first.
+    """
+
+    def __init__(
+        self, num_threads: int, name: str, begin: Callable[[], None] | None = None
+    ) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(target=_work, args=(self._tasks,), name=f"{name}-{i}", daemon=True)
+            threading.Thread(
+                target=_work, args=(self._tasks, begin), name=f"{name}-{i}", daemon=True
+            )
             for i in range(num_threads)
         ]
         for thread in self._threads:
@@ -55,7 +65,9 @@ class Crew:
         return not any(thread.is_alive() for thread in self._threads)
 
 
-def _work(tasks: queue.SimpleQueue[Any]) -> None:
+def _work(tasks: queue.SimpleQueue[Any], begin: Callable[[], None] | None) -> None:
+    if begin is not None:
+        begin()
     while (task := tasks.get()) is not None:
         task()
         # A task holds its result, which may be a large batch.

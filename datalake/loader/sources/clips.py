@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from datalake.blocks.gather import gatherer
 from datalake.loader.order.hashing import Words
 
-__all__ = ["Crop", "Layout", "Pad", "Samples", "crop_start", "crop_starts", "pad_behind"]
+__all__ = ["Crop", "Layout", "Pad", "Samples", "crop_start", "crop_starts", "pad_all", "pad_behind"]
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 
@@ -58,3 +60,17 @@ def pad_behind(row: Samples, length: int, pad: Pad) -> None:
         rest = row[length : 2 * length]
         rest[:] = row[: len(rest)]
         length *= 2
+
+
+def pad_all(rows: Iterable[tuple[Samples, int]], pad: Pad) -> None:
+    """`pad_behind` of several rows and lengths. Rows without a length stay as they are."""
+    short = [(row, length) for row, length in rows if 0 < length < len(row)]
+    if pad == "zeros":
+        gatherer().zero([row[length:] for row, length in short])
+        return
+    while short:
+        rest = [row[length : 2 * length] for row, length in short]
+        gatherer().copy(
+            rest, [row[: len(each)] for (row, _), each in zip(short, rest, strict=True)]
+        )
+        short = [(row, 2 * length) for row, length in short if 2 * length < len(row)]

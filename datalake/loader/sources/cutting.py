@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from datalake.audio import BadAudio, Clip, open_clip
 from datalake.audio.clip import DecodedClip
-from datalake.audio.pcm import plain_lengths, write_plain
+from datalake.audio.pcm import PLAIN_SCALE, plain_lengths, plain_span
+from datalake.blocks.gather import gatherer
 from datalake.loader.order.hashing import Words
 from datalake.loader.sources.clips import (
     Crop,
@@ -19,7 +20,7 @@ from datalake.loader.sources.clips import (
     Samples,
     crop_start,
     crop_starts,
-    pad_behind,
+    pad_all,
 )
 from datalake.loader.sources.source import Allocate
 from datalake.quarantine import Reason, Refusal
@@ -92,23 +93,24 @@ class Cutting:
         decoded: Mapping[int, Samples],
         num_samples: int,
     ) -> Cut:
-        cut = Cut(allocate((len(files), num_samples), np.float32), np.zeros(len(files), np.int64))
+        cut = Cut(allocate((len(files), num_samples), np.float32), np.minimum(lengths, num_samples))
         starts = crop_starts(lengths, num_samples, words, self.crop).tolist()
-        for index, (row, length) in enumerate(zip(cut.audio, lengths.tolist(), strict=True)):
-            start, clip = starts[index], None
+        plain = _Plain()
+        for index, (row, length) in enumerate(zip(cut.audio, cut.lengths.tolist(), strict=True)):
+            if length:
+                plain.add(row[:length], files[index], starts[index])
+                continue
             try:
-                if not length:
-                    clip = _open(self, files[index], decoded.get(index))
-                    length = clip.num_samples
-                    start = crop_start(length, num_samples, int(words[index]), self.crop)
-                length = min(length, num_samples)
-                _write(row[:length], clip, files[index], start)
+                clip = _open(self, files[index], decoded.get(index))
+                length = min(clip.num_samples, num_samples)
+                start = crop_start(clip.num_samples, num_samples, int(words[index]), self.crop)
+                clip.write(row[:length], start)
             except BadAudio as error:
                 cut.refused[index] = error.refusal
                 continue
             cut.lengths[index] = length
-            if length < num_samples:
-                pad_behind(row, length, self.pad)
+        plain.write()
+        pad_all(zip(cut.audio, cut.lengths.tolist(), strict=True), self.pad)
         return cut
 
     def _whole(
@@ -121,16 +123,12 @@ class Cutting:
         clips, refused = self._measured(files, lengths, decoded)
         longest = int(lengths.max(initial=0))
         cut = Cut(allocate((len(files), longest), np.float32), lengths, refused)
-        for index, (row, length) in enumerate(zip(cut.audio, lengths.tolist(), strict=True)):
-            if not length:
-                continue
-            try:
-                _write(row[:length], clips.pop(index, None), files[index], 0)
-            except BadAudio as error:
-                refused[index] = error.refusal
-                continue
-            if length < longest:
-                pad_behind(row, length, self.pad)
+        rows = list(zip(cut.audio, lengths.tolist(), strict=True))
+        plain = _Plain()
+        for index, (row, length) in enumerate(rows):
+            _write(plain, row[:length], clips.pop(index, None), files[index], 0, index, refused)
+        plain.write()
+        pad_all(rows, self.pad)
         return cut
 
     def _flat(
@@ -149,16 +147,13 @@ class Cutting:
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
         cut = Cut(allocate((total,), np.float32), lengths, refused)
+        plain = _Plain()
         for index, (start, length, end) in enumerate(
             zip(starts.tolist(), lengths.tolist(), ends.tolist(), strict=True)
         ):
-            if not length:
-                continue
-            try:
-                out = cut.audio[end - length : end]
-                _write(out, clips.pop(index, None), files[index], start)
-            except BadAudio as error:
-                refused[index] = error.refusal
+            out = cut.audio[end - length : end]
+            _write(plain, out, clips.pop(index, None), files[index], start, index, refused)
+        plain.write()
         return cut
 
     def _measured(
@@ -185,9 +180,38 @@ def _open(cutting: Cutting, file: Bytes | None, decoded: Samples | None) -> Clip
     return cutting.open(file)
 
 
-def _write(out: Samples, clip: Clip | None, file: Bytes | None, start: int) -> None:
-    """Fill `out` from a clip, or from a plain file where there is none."""
-    if clip is not None:
+class _Plain:
+    """Plain clips of a batch, to be written in one go."""
+
+    def __init__(self) -> None:
+        self._into: list[Samples] = []
+        self._spans: list[npt.NDArray[np.int16]] = []
+
+    def add(self, out: Samples, file: Bytes | None, start: int) -> None:
+        if file is not None:
+            self._into.append(out)
+            self._spans.append(plain_span(file, start, len(out)))
+
+    def write(self) -> None:
+        gatherer().copy(self._into, self._spans, PLAIN_SCALE)
+
+
+def _write(
+    plain: _Plain,
+    out: Samples,
+    clip: Clip | None,
+    file: Bytes | None,
+    start: int,
+    index: int,
+    refused: dict[int, Refusal],
+) -> None:
+    """Fill `out` from a clip, or later from a plain file where there is none."""
+    if not len(out):
+        return
+    if clip is None:
+        plain.add(out, file, start)
+        return
+    try:
         clip.write(out, start)
-    elif file is not None:
-        write_plain(out, file, start)
+    except BadAudio as error:
+        refused[index] = error.refusal

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datalake.loader.order.hashing import mix
-from datalake.loader.sources.clips import Pad, crop_start, crop_starts, pad_behind
+from datalake.loader.sources.clips import Pad, crop_start, crop_starts, pad_all, pad_behind
 
 unhurried = settings(deadline=None)
 WORDS = st.integers(0, 2**64 - 1)
@@ -53,3 +53,16 @@ def test_padding(pad: Pad, length: int, size: int) -> None:
     pad_behind(row, length, pad)
     expected = np.resize(clip, size) if pad == "repeat" else np.pad(clip, (0, size - length))
     np.testing.assert_array_equal(row, expected)
+
+
+@pytest.mark.parametrize("pad", ["repeat", "zeros"])
+@unhurried
+@given(lengths=st.lists(st.integers(0, 12), max_size=5), size=st.integers(1, 40))
+def test_many_paddings_are_one_by_one(pad: Pad, lengths: list[int], size: int) -> None:
+    rows = np.arange(len(lengths) * size, dtype=np.float32).reshape(-1, size)
+    expected = rows.copy()
+    for row, length in zip(expected, lengths, strict=True):
+        if length:
+            pad_behind(row, length, pad)
+    pad_all(zip(rows, lengths, strict=True), pad)
+    np.testing.assert_array_equal(rows, expected)
