@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.blocks.cache import BlockCache, Key
+from datalake.blocks.gather import gatherer
 from datalake.blocks.slots import Slots, open_slots
 from datalake.tables import Table
 from datalake.telemetry import Meter
@@ -77,10 +78,19 @@ class DecodedPictures:
             if self._num_rows * self._num_bytes <= share_bytes
             else share_bytes // run_bytes
         )
+        self._begin()
+
+    def _begin(self) -> None:
         self._runs: dict[int, tuple[Slots, Pixels | None]] = {}
+        # Pictures that are there, as was once found: what is open stays.
+        self._found = np.zeros(self._num_rows, bool)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runs": {}}
+        return {name: v for name, v in self.__dict__.items() if name not in ("_runs", "_found")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
 
     def take(self, rows: Ints, out: Pixels, places: Ints) -> npt.NDArray[np.bool_]:
         """Copy those pictures that are there, each to its place.
@@ -93,21 +103,25 @@ class DecodedPictures:
         Returns:
             Which were there, (m,).
         """
-        found = np.zeros(len(rows), bool)
-        for run, index in self._by_run(rows):
+        new = rows[~self._found[rows]]
+        for run, index in self._by_run(new):
             slots, pictures = self._open(run)
-            if pictures is None:
-                continue
-            local = rows[index] - (run << self._shift)
-            have = slots.have(local)
-            found[index] = have
-            for place, row in zip(places[index[have]].tolist(), local[have].tolist(), strict=True):
-                out[place] = pictures[row]
-        self.meter.count("pictures_kept", int(found.sum()))
+            if pictures is not None:
+                self._found[new[index[slots.have(new[index] - (run << self._shift))]]] = True
+        found: npt.NDArray[np.bool_] = self._found[rows]
+        mask = (1 << self._shift) - 1
+        values = []
+        for row in rows[found].tolist():
+            pictures = self._runs[row >> self._shift][1]
+            assert pictures is not None
+            values.append(pictures[row & mask])
+        gatherer().copy([out[place] for place in places[found].tolist()], values)
+        self.meter.count("pictures_kept", len(values))
         return found
 
     def missing(self, rows: Ints) -> Ints:
         """Those of the rows whose pictures nobody kept: what has to be read for them."""
+        rows = rows[~self._found[rows]]
         is_missing = np.ones(len(rows), bool)
         for run, index in self._by_run(rows):
             slots, _ = self._open(run)
