@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -31,25 +32,16 @@ from pathlib import Path
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared/data/robot/g1_pick_v21"
 
-# What runs in lerobot's interpreter. Where torchvision does not match torch, it fails to import for
-# want of three operators, which are declared then; lerobot's datasets use none of them.
-LEROBOT = """
-import json, logging, os, sys, time, warnings
-warnings.filterwarnings("ignore"); logging.disable(logging.WARNING)
-os.environ["HF_HUB_OFFLINE"] = "1"
-import torch
-try:
-    import torchvision
-except Exception:
-    for name in [name for name in sys.modules if name.startswith("torchvision")]:
-        del sys.modules[name]
-    declared = torch.library.Library("torchvision", "DEF")
-    boxes = "Tensor dets, Tensor scores, float iou_threshold"
-    declared.define(f"nms({boxes}) -> Tensor")
-    declared.define(f"qnms({boxes}) -> Tensor")
-    declared.define("roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height,"
-                    " int pooled_width, int sampling_ratio, bool aligned) -> Tensor")
-    import torchvision
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+
+# What runs in lerobot's interpreter.
+LEROBOT = (
+    f"import sys; sys.path.insert(0, {str(SCRIPTS)!r})"
+    + """
+import json, logging, time
+import real_lerobot
+real_lerobot.prepare()
+logging.disable(logging.WARNING)
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 what, folder, name = sys.argv[1:4]
 if what == "convert":
@@ -65,6 +57,7 @@ else:
     num_frames = sum(1 for row in dataset.hf_dataset)
 print(json.dumps({"seconds": time.perf_counter() - started, "num_frames": num_frames}))
 """
+)
 
 OURS = """
 import io, json, sys, time
@@ -89,11 +82,12 @@ print(json.dumps({"seconds": time.perf_counter() - started, "num_frames": num_fr
 """
 
 
-def timed(program: str, code: str, *arguments: str) -> tuple[float, int]:
-    """Seconds of the work and frames, from a process of its own."""
+def timed(program: str, code: str, folder: str, *arguments: str) -> tuple[float, int]:
+    """Seconds of the work and frames, from a process of its own with its caches in a folder."""
     done = subprocess.run(
-        [program, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
+        [program, "-c", code, *arguments], capture_output=True, text=True, check=False,
+        env={**os.environ, "HF_HOME": f"{folder}/huggingface"},
+    )  # fmt: skip
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
     result = json.loads(done.stdout.strip().splitlines()[-1])
@@ -117,7 +111,9 @@ def main() -> None:
             )  # fmt: skip
         compare(options.lerobot_python, folder, name, options.rounds)
         if version != "v3.0":
-            took, _ = timed(sys.executable, OURS, "ingest", str(options.data), f"{folder}/original")
+            took, _ = timed(
+                sys.executable, OURS, folder, "ingest", str(options.data), f"{folder}/original"
+            )
             print(f"ingest of the {version} dataset as it is: {took:.2f} s")
 
 
@@ -130,10 +126,10 @@ def compare(lerobot: str, folder: str, name: str, num_rounds: int) -> None:
         counts = set()
         for what, taken in seconds.items():
             if what in ("read", "numbers"):
-                took, count = timed(lerobot, LEROBOT, what, folder, name)
+                took, count = timed(lerobot, LEROBOT, folder, what, folder, name)
             else:
                 lake = f"{folder}/lake-{nth}-{what}"
-                took, count = timed(sys.executable, OURS, what, f"{folder}/{name}", lake)
+                took, count = timed(sys.executable, OURS, folder, what, f"{folder}/{name}", lake)
                 shutil.rmtree(lake)
             taken.append(took)
             counts.add(count)
