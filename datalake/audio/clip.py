@@ -128,9 +128,13 @@ class DecodedClip(Clip):
         self._samples = samples
         self.num_samples, self.sample_rate_hz = len(samples), sample_rate_hz
 
+    def span(self, start: int, length: int) -> Samples:
+        """The samples from `start` on, (length,), where they lie."""
+        return self._samples[start : start + length]
+
     def write(self, out: Samples, start: int) -> None:
         """Fill `out` with the samples from `start` on."""
-        out[:] = self._samples[start : start + len(out)]
+        out[:] = self.span(start, len(out))
 
 
 def _nearest(time_s: float, rate_hz: int) -> int:

@@ -95,21 +95,24 @@ class Cutting:
     ) -> Cut:
         cut = Cut(allocate((len(files), num_samples), np.float32), np.minimum(lengths, num_samples))
         starts = crop_starts(lengths, num_samples, words, self.crop).tolist()
-        plain = _Plain()
+        lying = _Lying()
         for index, (row, length) in enumerate(zip(cut.audio, cut.lengths.tolist(), strict=True)):
             if length:
-                plain.add(row[:length], files[index], starts[index])
+                lying.add_plain(row[:length], files[index], starts[index])
                 continue
             try:
                 clip = _open(self, files[index], decoded.get(index))
                 length = min(clip.num_samples, num_samples)
                 start = crop_start(clip.num_samples, num_samples, int(words[index]), self.crop)
-                clip.write(row[:length], start)
+                if index in decoded and isinstance(clip, DecodedClip):
+                    lying.add_decoded(row[:length], clip, start)
+                else:
+                    clip.write(row[:length], start)
             except BadAudio as error:
                 cut.refused[index] = error.refusal
                 continue
             cut.lengths[index] = length
-        plain.write()
+        lying.write()
         pad_all(zip(cut.audio, cut.lengths.tolist(), strict=True), self.pad)
         return cut
 
@@ -124,10 +127,10 @@ class Cutting:
         longest = int(lengths.max(initial=0))
         cut = Cut(allocate((len(files), longest), np.float32), lengths, refused)
         rows = list(zip(cut.audio, lengths.tolist(), strict=True))
-        plain = _Plain()
+        lying = _Lying()
         for index, (row, length) in enumerate(rows):
-            _write(plain, row[:length], clips.pop(index, None), files[index], 0, index, refused)
-        plain.write()
+            _write(lying, row[:length], clips.pop(index, None), files[index], 0, index, refused)
+        lying.write()
         pad_all(rows, self.pad)
         return cut
 
@@ -147,13 +150,13 @@ class Cutting:
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
         cut = Cut(allocate((total,), np.float32), lengths, refused)
-        plain = _Plain()
+        lying = _Lying()
         for index, (start, length, end) in enumerate(
             zip(starts.tolist(), lengths.tolist(), ends.tolist(), strict=True)
         ):
             out = cut.audio[end - length : end]
-            _write(plain, out, clips.pop(index, None), files[index], start, index, refused)
-        plain.write()
+            _write(lying, out, clips.pop(index, None), files[index], start, index, refused)
+        lying.write()
         return cut
 
     def _measured(
@@ -180,24 +183,29 @@ def _open(cutting: Cutting, file: Bytes | None, decoded: Samples | None) -> Clip
     return cutting.open(file)
 
 
-class _Plain:
-    """Plain clips of a batch, to be written in one go."""
+class _Lying:
+    """Clips of a batch that need no decoder, to be written in one go."""
 
     def __init__(self) -> None:
-        self._into: list[Samples] = []
-        self._spans: list[npt.NDArray[np.int16]] = []
+        self._plain: list[tuple[Samples, npt.NDArray[np.int16]]] = []
+        self._decoded: list[tuple[Samples, Samples]] = []
 
-    def add(self, out: Samples, file: Bytes | None, start: int) -> None:
+    def add_plain(self, out: Samples, file: Bytes | None, start: int) -> None:
         if file is not None:
-            self._into.append(out)
-            self._spans.append(plain_span(file, start, len(out)))
+            self._plain.append((out, plain_span(file, start, len(out))))
+
+    def add_decoded(self, out: Samples, clip: DecodedClip, start: int) -> None:
+        self._decoded.append((out, clip.span(start, len(out))))
 
     def write(self) -> None:
-        gatherer().copy(self._into, self._spans, PLAIN_SCALE)
+        if self._plain:
+            gatherer().copy(*zip(*self._plain, strict=True), PLAIN_SCALE)
+        if self._decoded:
+            gatherer().copy(*zip(*self._decoded, strict=True))
 
 
 def _write(
-    plain: _Plain,
+    lying: _Lying,
     out: Samples,
     clip: Clip | None,
     file: Bytes | None,
@@ -209,7 +217,10 @@ def _write(
     if not len(out):
         return
     if clip is None:
-        plain.add(out, file, start)
+        lying.add_plain(out, file, start)
+        return
+    if isinstance(clip, DecodedClip):
+        lying.add_decoded(out, clip, start)
         return
     try:
         clip.write(out, start)
