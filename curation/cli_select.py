@@ -48,6 +48,10 @@ def select(
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="Consider only rows for which this holds.")
     ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="SELECTION", help="Consider only rows of this saved selection."),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option("--as", metavar="NAME", help="Save under this name; without, only show."),
@@ -72,6 +76,8 @@ def select(
             )
         budget = len(lake.selection(like))
         inputs[like] = lake.selection_table(like).version
+    if within is not None:
+        inputs[within] = lake.selection_table(within).version
     source = lake[table]
     selection = select_rows(
         source,
@@ -84,6 +90,7 @@ def select(
         budget=budget,
         unit=cast("Unit", unit),  # checked by `Budget`
         where=where,
+        within=None if within is None else lake.selection(within),
         name=name or "",
     )
     version = None

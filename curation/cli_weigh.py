@@ -45,6 +45,10 @@ def weigh(
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="Consider only rows for which this holds.")
     ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="SELECTION", help="Consider only rows of this saved selection."),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option("--as", metavar="NAME", help="Save under this name; without, only show."),
@@ -60,6 +64,9 @@ def weigh(
     """
     lake = session.open_lake()
     source = lake[table]
+    inputs = {table: source.version}
+    if within is not None:
+        inputs[within] = lake.selection_table(within).version
     selection = weigh_rows(
         source,
         table_name=table,
@@ -71,6 +78,7 @@ def weigh(
         max_repeat=max_repeat,
         seed=seed,
         where=where,
+        within=None if within is None else lake.selection(within),
         name=name or "",
     )
     version = None
@@ -78,7 +86,7 @@ def weigh(
         lineage = Lineage(
             "weigh",
             config={"method": method, **selection.parameters},
-            inputs={table: source.version},
+            inputs=inputs,
         )
         version = lake.save_selection(selection, lineage)
     if session.as_json:

@@ -21,6 +21,7 @@ from curation.domains import Domain, keys_of
 from curation.selection.order import PLACE_DIGITS, place_below
 from curation.selection.selectors import Pool
 from datalake.errors import StoreError
+from datalake.lake import Selection
 from datalake.tables import Table
 
 __all__ = ["US_PER_HOUR", "Amount", "KeyGroup", "KeyScan"]
@@ -61,14 +62,15 @@ class KeyGroup:
 
 
 class KeyScan:
-    """The keys of those rows of a table for which `where` holds.
+    """The keys of those rows of a table for which `where` holds, and that `within` has.
 
     A context manager: its temporary files go when it closes.
     """
 
-    def __init__(self, table: Table, where: str | None) -> None:
+    def __init__(self, table: Table, where: str | None, within: Selection | None = None) -> None:
         self._table = table
         self._where = where
+        self._within = within
         self.keys = keys_of(table.schema)
         """The columns that are read."""
         self._amounts = [name for name in ("duration_s", "num_bytes") if name in table.schema.names]
@@ -91,6 +93,9 @@ class KeyScan:
                 }
             )
         )
+        if self._within is not None:
+            allowed = self._within.rows.select(["utt_id"]).rename_columns([self.keys.id_column])
+            self._engine.register("allowed", allowed)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -200,10 +205,14 @@ class KeyScan:
         """Offer the table's rows to the engine as `keys`, for one pass."""
         import duckdb
 
+        wanted = [*columns, *self._amounts, *([self.keys.id_column] if self._within else [])]
         reader = self._table.scan(
-            [*columns, *self._amounts], where=self._where, with_row_index=with_row_index
+            list(dict.fromkeys(wanted)), where=self._where, with_row_index=with_row_index
         )
-        self._engine.register("keys", reader)
+        self._engine.register("scanned", reader)
+        # By id: a row's index may be another one in the version that is selected from now.
+        only = f"SEMI JOIN allowed USING ({self.keys.id_column})" if self._within else ""
+        self._engine.execute(f"CREATE OR REPLACE TEMP VIEW keys AS SELECT * FROM scanned {only}")
         try:
             yield
         except duckdb.Error as error:
@@ -213,7 +222,7 @@ class KeyScan:
                 found=str(error).partition("\n")[0],
             ) from error
         finally:
-            self._engine.unregister("keys")
+            self._engine.unregister("scanned")
 
     @property
     def _costs(self) -> str:

@@ -37,6 +37,7 @@ def select(
     budget: float | None = None,
     unit: Unit = "rows",
     where: str | None = None,
+    within: Selection | None = None,
     name: str = "",
 ) -> Selection:
     """Choose rows of a table to train on.
@@ -61,6 +62,7 @@ def select(
         unit: what the budget counts: `rows`, `hours` (by `duration_s`) or `bytes` (by a column
             `num_bytes`).
         where: consider only rows for which this SQL expression holds.
+        within: consider only rows of this selection, by their ids: what a deduplication kept, say.
         name: the selection's name.
 
     Raises:
@@ -79,7 +81,7 @@ def select(
     )
     options_used(method, selector, options)
     limit = None if budget is None else Budget(budget, unit)
-    with KeyScan(table, where) as keys:
+    with KeyScan(table, where, within) as keys:
         census = Census.take(keys, table, where, name=table_name)
         if limit is None:
             rows, kept = keys.first(selector.pools(census.sizes, options), census.groups, seed)
@@ -100,6 +102,8 @@ def select(
     if limit is not None:
         used |= {"budget": limit.amount, "unit": limit.unit}
     parameters = {**used, "seed": seed, "where": where}
+    if within is not None:
+        parameters |= {"within": within.name, "within_digest": within.digest}
     for remark in remarks(manifest, parameters):
         log.warning(remark)
     return Selection(

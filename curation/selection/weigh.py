@@ -37,6 +37,7 @@ def weigh(
     max_repeat: float | None = None,
     seed: int = 0,
     where: str | None = None,
+    within: Selection | None = None,
     name: str = "",
 ) -> Selection:
     """Keep every row of a table and say how often each is drawn.
@@ -57,6 +58,7 @@ def weigh(
             the other domains. None for no limit.
         seed: seed of the ranks within domains.
         where: consider only rows for which this SQL expression holds.
+        within: consider only rows of this selection, by their ids: what a deduplication kept, say.
         name: the selection's name.
 
     Raises:
@@ -80,7 +82,7 @@ def weigh(
         "an object with `uses` and `masses` (curation.selection.Weighter)",
     )
     used = options_used(method, weighter, options)
-    with KeyScan(table, where) as keys:
+    with KeyScan(table, where, within) as keys:
         census = Census.take(keys, table, where, name=table_name)
         sizes = census.sizes
         wanted = weighter.masses(sizes, options)
@@ -98,6 +100,8 @@ def weigh(
     }
     manifest = manifest_of(census.available, kept, masses, binding)
     parameters = {**used, "max_repeat": max_repeat, "seed": seed, "where": where}
+    if within is not None:
+        parameters |= {"within": within.name, "within_digest": within.digest}
     for remark in remarks(manifest, parameters):
         log.warning(remark)
     return Selection(

@@ -332,3 +332,16 @@ def test_a_cap_that_binds_nothing_is_said(caplog) -> None:
 def test_oracle_names_domains_as_the_manifest_does() -> None:
     selection = select(stored(CORPUS))
     assert set(kept(selection)) == {domain_name(row) for row in CORPUS.to_pylist()} == set(SIZES)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_within_a_selection_by_ids(blocks: int) -> None:
+    first = select(stored(CORPUS), cap=30, seed=5)
+    # Another version has the rows in another place.
+    inner = select(stored(CORPUS, blocks=blocks, shuffle=1), cap=20, within=first)
+    ids = set(first.rows["utt_id"].to_pylist())
+    few = stored(CORPUS.filter(pc.is_in(CORPUS["utt_id"], pa.array(sorted(ids)))))
+    assert chosen(inner) == chosen(select(few, cap=20))
+    assert inner.parameters["within_digest"] == first.digest
+    weights = curation.weigh(stored(CORPUS), table_name="corpus", within=first)
+    assert set(weights.rows["utt_id"].to_pylist()) == ids
