@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Gatherer", "gatherer", "set_gatherer"]
+__all__ = ["ONE_BY_ONE", "Gatherer", "gatherer", "set_gatherer"]
 
 Arrays = Sequence[npt.NDArray[Any]]
 
@@ -46,13 +46,15 @@ class _OneByOne:
             array[...] = 0
 
 
-_ONE_BY_ONE: Final = _OneByOne()
+ONE_BY_ONE: Final[Gatherer] = _OneByOne()
+"""numpy's own copies, one after the other."""
+
 _own = threading.local()
 
 
 def gatherer() -> Gatherer:
     """What this thread copies with."""
-    found: Gatherer = getattr(_own, "gatherer", _ONE_BY_ONE)
+    found: Gatherer = getattr(_own, "gatherer", ONE_BY_ONE)
     return found
 
 

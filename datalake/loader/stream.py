@@ -120,7 +120,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             known gets a batch or a sequence of its own then.
         transform: takes and returns a batch of numpy arrays, in the threads that make batches, with
             all but `epoch`, `position` and `taken`; it may add and remove keys. What it raises
-            comes in its batch's turn.
+            comes in its batch's turn. torch shares no work out among further threads there.
         device: a CUDA device to which batches are copied while the trainer works on the one before.
         timeout_s: how long to wait for one batch, or for what its examples cost, before
             StalledError says what hangs; not watched with `num_threads=0`.

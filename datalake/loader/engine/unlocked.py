@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import time
 import warnings
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from datalake.blocks.gather import set_gatherer
+from datalake import forks
+from datalake.blocks.gather import ONE_BY_ONE, set_gatherer
 
 __all__ = ["Unlocked", "begin_unlocked"]
 
@@ -27,22 +31,69 @@ with warnings.catch_warnings():
     torch.from_numpy(_read_only)
 
 
+# How long the end of the process waits for a copy that is under way.
+_EXIT_S: Final = 2.0
+
+
 class Unlocked:
-    """A `Gatherer` of torch's calls on lists of tensors, which hold the lock for none of it."""
+    """A `Gatherer` of torch's calls on lists of tensors, which hold the lock for none of it.
+
+    Of one thread. At the end of the process it copies one by one: torch aborts a process in which
+    it comes back to an interpreter that is being taken apart, as a thread of a stream that nobody
+    closed does.
+    """
+
+    is_ending = False
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        _ALIVE.add(self)
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        self.is_busy = False  # The thread is the parent's.
 
     def copy(self, into: Arrays, values: Arrays, factor: float | None = None) -> None:
         """Fill arrays from others of the same shapes, cast, times a factor if there is one."""
         if not len(into):
             return
-        out = list(map(torch.from_numpy, into))
-        torch._foreach_copy_(out, list(map(torch.from_numpy, values)))
-        if factor is not None:
-            torch._foreach_mul_(out, factor)
+        # Busy first, and then a look whether it ends: the end does both the other way round.
+        self.is_busy = True
+        try:
+            if Unlocked.is_ending:
+                ONE_BY_ONE.copy(into, values, factor)
+                return
+            out = list(map(torch.from_numpy, into))
+            torch._foreach_copy_(out, list(map(torch.from_numpy, values)))
+            if factor is not None:
+                torch._foreach_mul_(out, factor)
+        finally:
+            self.is_busy = False
 
     def zero(self, arrays: Arrays) -> None:
         """Fill arrays with zeros."""
-        if len(arrays):
+        if not len(arrays):
+            return
+        self.is_busy = True
+        try:
+            if Unlocked.is_ending:
+                ONE_BY_ONE.zero(arrays)
+                return
             torch._foreach_zero_(list(map(torch.from_numpy, arrays)))
+        finally:
+            self.is_busy = False
+
+
+_ALIVE: Final[weakref.WeakSet[Unlocked]] = weakref.WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    Unlocked.is_ending = True
+    deadline = time.monotonic() + _EXIT_S
+    for one in list(_ALIVE):
+        while one.is_busy and time.monotonic() < deadline:
+            time.sleep(1e-3)
 
 
 def begin_unlocked() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -67,3 +70,43 @@ def test_of_all_threads_those_of_the_crew_alone_copy_so() -> None:
     thread.join()
     assert [*others, torch.get_num_threads()] == [before, before]
     assert crew.close(5.0)
+
+
+STREAM = """
+import threading
+import numpy as np
+from datalake.blocks.gather import gatherer
+from datalake.loader.engine.threads import Crew
+from datalake.loader.engine.unlocked import begin_unlocked
+
+into = [np.zeros(200_000, np.float32) for _ in range(8)]
+values = [np.ones(200_000, np.int16) for _ in range(8)]
+begun = threading.Barrier(4)
+
+def work():
+    gatherer().copy(into, values, 0.5)
+    begun.wait()
+    while True:
+        gatherer().copy(into, values, 0.5)
+        gatherer().zero(into)
+
+crew = Crew(3, "crew", begin_unlocked)
+for _ in range(3):
+    crew.submit(work)
+begun.wait()
+"""
+
+
+def test_a_process_ends_in_the_midst_of_copies() -> None:
+    ended = subprocess.run([sys.executable, "-c", STREAM], capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_forked_child_does_not_wait_for_a_copy_of_its_parent() -> None:
+    one = Unlocked()
+    one.is_busy = True
+    child = os.fork()
+    if child == 0:
+        os._exit(one.is_busy)
+    assert os.waitpid(child, 0)[1] == 0
+    one.is_busy = False
