@@ -198,10 +198,9 @@ class _Lying:
         self._decoded.append((out, clip.span(start, len(out))))
 
     def write(self) -> None:
-        if self._plain:
-            gatherer().copy(*zip(*self._plain, strict=True), PLAIN_SCALE)
-        if self._decoded:
-            gatherer().copy(*zip(*self._decoded, strict=True))
+        own = gatherer()
+        own.copy([out for out, _ in self._plain], [span for _, span in self._plain], PLAIN_SCALE)
+        own.copy([out for out, _ in self._decoded], [span for _, span in self._decoded])
 
 
 def _write(
