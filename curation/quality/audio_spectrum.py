@@ -43,10 +43,10 @@ def spectrum_of(samples: Samples, rate_hz: int) -> Spectrum | None:
     averaged by frequency, and the median over nine bins takes single tones out of it. At each
     frequency from 2 kHz on the mean level of the 500 Hz below is held against the highest level
     that any frequency more than 250 Hz above has. Where that contrast is largest, and 20 dB or
-    more, the spectrum ends: the bandwidth is the highest frequency at half of that step. Speech alone
-    falls far more gently, however soft it is up there, and noise of the recording goes on to the
-    top; a low-pass filter of a resampler or coder (8 kHz audio stored at 16 or 44.1 kHz, MP3 cut at
-    16 kHz, a telephone line) does not. What is cut within 250 Hz of half the rate is whole.
+    more, the spectrum ends: the bandwidth is the highest frequency at half of that step. Speech
+    alone falls far more gently, however soft it is up there, and noise of the recording goes on to
+    the top; a low-pass filter of a resampler or coder (8 kHz audio stored at 16 or 44.1 kHz, MP3
+    cut at 16 kHz, a telephone line) does not. What is cut within 250 Hz of half the rate is whole.
 
     A hole is four bins of a frame, 30 dB or more below the same frame's bins on both sides.
     Coders that allot bits by band (MP3, AAC, Vorbis) leave bands empty that noise would fill.
