@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import NoReturn
 
+from curation import cli_audit
+from curation.cli_measure import measure
 from curation.cli_probe import probe
 from curation.cli_select import select
 from curation.cli_weigh import weigh
@@ -16,6 +18,8 @@ app = console.new_app("Choose what to train on, and judge the choice.")
 console.command(app)(select)
 console.command(app)(weigh)
 console.command(app)(probe)
+console.command(app)(measure)
+app.add_typer(cli_audit.app, name="audit")
 
 
 @app.callback()

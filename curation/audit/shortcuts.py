@@ -331,7 +331,7 @@ def _at_fault(trial: FeatureTrial, names: Sequence[str]) -> tuple[DomainAtFault,
             None if np.isnan(without[index]) else float(without[index]),
         )
         for index in order[:_MAX_DOMAINS_NAMED]
-        if rise[index] > 0
+        if rise[index] > 0 or np.isnan(without[index])
     )
 
 
