@@ -6,6 +6,7 @@ import logging
 from typing import NoReturn
 
 from curation import cli_audit
+from curation.cli_drop import drop
 from curation.cli_measure import measure
 from curation.cli_probe import probe
 from curation.cli_select import select
@@ -19,6 +20,7 @@ console.command(app)(select)
 console.command(app)(weigh)
 console.command(app)(probe)
 console.command(app)(measure)
+console.command(app)(drop)
 app.add_typer(cli_audit.app, name="audit")
 
 

@@ -1,0 +1,142 @@
+"""`curate drop`: leave out rows that break rules, each with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+
+from curation.cli_selection import selection_facts
+from curation.quality.drops import Drops, find_drops, parse_rule
+from curation.selection import NAIVE, Options
+from curation.selection.census import Census, manifest_of
+from curation.selection.key_scan import KeyScan
+from datalake.cli import console
+from datalake.errors import InputError
+from datalake.lake import Lineage, Selection
+from datalake.lake.selection import SELECTION_ROWS
+from datalake.tables import Table
+from datalake.tables.failures import translated
+from datalake.uri import Location
+
+__all__ = ["drop"]
+
+
+def drop(
+    session: console.Session,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table to judge.")],
+    rule: Annotated[
+        list[str],
+        typer.Option(
+            metavar="RULE",
+            help="'clipping_share > .01', 'snr_db is missing' or 'duration_s is an outlier by "
+            "source at 5'; repeatable.",
+        ),
+    ],
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Judge only rows for which this holds.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Save what is kept as a selection."),
+    ] = None,
+    drops: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write each drop with its reason (.parquet or .csv)."),
+    ] = None,
+) -> None:
+    """Drop rows that break a rule, and keep the rest as a selection.
+
+    The table stays as it is. Each drop has a reason, the value and the bound.
+    """
+    if drops is not None and drops.suffix not in (".parquet", ".csv"):
+        raise InputError(
+            "The drops cannot be written so",
+            expected="a name in .parquet or .csv",
+            found=str(drops),
+        )
+    rules = [parse_rule(text) for text in rule]
+    lake = session.open_lake()
+    source = lake[table]
+    found = find_drops(source, rules, where=where)
+    kept = _kept(source, table, found, rule, where, name or "")
+    version = None
+    if name is not None:
+        version = lake.save_selection(
+            kept, Lineage("drop", config=dict(kept.parameters), inputs={table: source.version})
+        )
+    if drops is not None:
+        _write(found.rows, drops)
+    counts = {
+        pair["values"]: pair["counts"] for pair in pc.value_counts(found.rows["reason"]).to_pylist()
+    }
+    if session.as_json:
+        console.print_json(
+            {
+                **selection_facts(kept, version),
+                "num_judged": found.num_rows,
+                "num_dropped": found.num_dropped,
+                "reasons": counts,
+            }
+        )
+        return
+    lines = [{"reason": reason, "rows": count} for reason, count in sorted(counts.items())]
+    console.print_table(lines, columns=("reason", "rows"))
+    typer.echo()
+    console.print_pairs(
+        {
+            "judged": found.num_rows,
+            "dropped": found.num_dropped,
+            "kept": len(kept),
+            "selection": f"{name}, version {version}" if name else "not saved (--as)",
+            **({"drops": str(drops)} if drops is not None else {}),
+        }
+    )
+
+
+def _kept(
+    source: Table, table: str, found: Drops, rules: list[str], where: str | None, name: str
+) -> Selection:
+    """The rows that break no rule, as a selection of all domains."""
+    count = found.kept.num_rows
+    if count == 0:
+        raise InputError(
+            "Every row breaks a rule", where=source.uri, found=f"{found.num_rows:,} drops",
+            fix="Look at the drops' values and thresholds (--drops FILE) and loosen a rule",
+        )  # fmt: skip
+    rows = found.kept.append_column("domain", pa.array([""] * count))
+    rows = rows.append_column("rank", pa.array(range(count), pa.uint64()))
+    rows = rows.append_column("weight", pa.array([1.0] * count))
+    passing = Selection("", table, source.version, rows, pa.table({}), "drop", {})
+    with KeyScan(source, where, passing) as keys:
+        census = Census.take(keys, source, where, name=table)
+        pools = NAIVE.pools(census.sizes, Options())
+        chosen, amounts = keys.first(pools, census.groups, 0)
+    with KeyScan(source, where, None) as keys:
+        judged = Census.take(keys, source, where, name=table)
+    masses = {domain: float(amount.num_rows) for domain, amount in amounts.items()}
+    return Selection(
+        name=name,
+        table=table,
+        table_version=source.version,
+        rows=chosen.cast(SELECTION_ROWS),
+        manifest=manifest_of(judged.available, amounts, masses),
+        method="drop",
+        parameters={"rules": rules, "where": where},
+    )
+
+
+def _write(rows: pa.Table, path: Path) -> None:
+    import pyarrow.csv as as_csv
+    import pyarrow.parquet as as_parquet
+
+    making = path.with_name(f".{path.name}.making")
+    with translated(Location(str(path)), "Writing the drops"):
+        if path.suffix == ".csv":
+            as_csv.write_csv(rows, making)
+        else:
+            as_parquet.write_table(rows, making)
+        making.replace(path)
