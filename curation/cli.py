@@ -10,6 +10,7 @@ from curation.cli_drop import drop
 from curation.cli_measure import measure
 from curation.cli_probe import probe
 from curation.cli_select import select
+from curation.cli_split import split
 from curation.cli_weigh import weigh
 from datalake.cli import console
 
@@ -21,6 +22,7 @@ console.command(app)(weigh)
 console.command(app)(probe)
 console.command(app)(measure)
 console.command(app)(drop)
+console.command(app)(split)
 app.add_typer(cli_audit.app, name="audit")
 
 

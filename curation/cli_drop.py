@@ -11,13 +11,10 @@ import typer
 
 from curation.cli_selection import selection_facts
 from curation.quality.drops import Drops, find_drops, parse_rule
-from curation.selection import NAIVE, Options
-from curation.selection.census import Census, manifest_of
-from curation.selection.key_scan import KeyScan
+from curation.selection.passing import select_passing
 from datalake.cli import console
 from datalake.errors import InputError
 from datalake.lake import Lineage, Selection
-from datalake.lake.selection import SELECTION_ROWS
 from datalake.tables import Table
 from datalake.tables.failures import translated
 from datalake.uri import Location
@@ -101,31 +98,19 @@ def _kept(
     source: Table, table: str, found: Drops, rules: list[str], where: str | None, name: str
 ) -> Selection:
     """The rows that break no rule, as a selection of all domains."""
-    count = found.kept.num_rows
-    if count == 0:
+    if found.kept.num_rows == 0:
         raise InputError(
             "Every row breaks a rule", where=source.uri, found=f"{found.num_rows:,} drops",
             fix="Look at the drops' values and thresholds (--drops FILE) and loosen a rule",
         )  # fmt: skip
-    rows = found.kept.append_column("domain", pa.array([""] * count))
-    rows = rows.append_column("rank", pa.array(range(count), pa.uint64()))
-    rows = rows.append_column("weight", pa.array([1.0] * count))
-    passing = Selection("", table, source.version, rows, pa.table({}), "drop", {})
-    with KeyScan(source, where, passing) as keys:
-        census = Census.take(keys, source, where, name=table)
-        pools = NAIVE.pools(census.sizes, Options())
-        chosen, amounts = keys.first(pools, census.groups, 0)
-    with KeyScan(source, where, None) as keys:
-        judged = Census.take(keys, source, where, name=table)
-    masses = {domain: float(amount.num_rows) for domain, amount in amounts.items()}
-    return Selection(
+    return select_passing(
+        source,
+        found.kept,
+        table_name=table,
         name=name,
-        table=table,
-        table_version=source.version,
-        rows=chosen.cast(SELECTION_ROWS),
-        manifest=manifest_of(judged.available, amounts, masses),
         method="drop",
         parameters={"rules": rules, "where": where},
+        where=where,
     )
 
 
