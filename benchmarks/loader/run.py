@@ -109,7 +109,7 @@ def main() -> None:
             if dataset in options.only:
                 turn = [p for p in peers if _takes_part(p, dataset, mode, workers)]
                 # Who goes first changes, as a machine may tire.
-                shift = number % len(turn)
+                shift = number % max(1, len(turn))
                 for peer in turn[shift:] + turn[:shift]:
                     result = _one(setting, peer, "run", dataset, mode, workers)
                     results.append({"round": number, **result})
