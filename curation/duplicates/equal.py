@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from curation.selection.order import PLACE_DIGITS
+from curation.order import PLACE_DIGITS
 from datalake.errors import SchemaError, nearest
 from datalake.tables import Table
 

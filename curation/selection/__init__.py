@@ -7,9 +7,9 @@ selector: the first of each domain in an order that only the seed and the row's 
 domain.
 """
 
+from curation.order import place
 from curation.selection.budgets import UNITS, Budget, Unit
 from curation.selection.options import REAL_MODES, Options, RealMode, WeightOptions
-from curation.selection.order import place
 from curation.selection.run import select
 from curation.selection.selectors import DOSS, NAIVE, RANDOM, Pool, Selector
 from curation.selection.water_fill import water_fill

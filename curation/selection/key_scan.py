@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from curation.domains import Domain, keys_of
-from curation.selection.order import PLACE_DIGITS, place_below
+from curation.order import PLACE_DIGITS, place_below
 from curation.selection.selectors import Pool
 from datalake.errors import StoreError
 from datalake.lake import Selection

@@ -1,4 +1,4 @@
-"""The order of rows within a domain: a hash of the seed and the row's id.
+"""The order of rows: a hash of the seed and the row's id. Selections cut domains by it.
 
 So a selection depends neither on where a row is stored nor on who reads it, and the first n rows
 are a uniform sample for every n. MD5 because every engine has it: the first 8 bytes of
