@@ -59,8 +59,8 @@ def block_sums(samples: Samples, rate_hz: int) -> tuple[FloatArray, FloatArray, 
     size = max(round(rate_hz / BLOCKS_PER_S), 1)
     whole = len(samples) // size
     blocks = samples[: whole * size].reshape(whole, size)
-    sums = blocks.sum(axis=1, dtype=np.float32).astype(np.float64)
-    # Not a dot product of BLAS: its order of summation hangs on the number of threads.
+    sums = np.einsum("ij->i", blocks).astype(np.float64)
+    # Not products of BLAS: their order of summation hangs on the number of threads.
     squares = np.einsum("ij,ij->i", blocks, blocks).astype(np.float64)
     if (rest := samples[whole * size :].astype(np.float64)).size:
         sums = np.append(sums, rest.sum())
