@@ -174,6 +174,15 @@ class TableReader:
         layouts = [self.layout(name) for name in columns if self._mapped_of(name) is None]
         return sum(layout.num_rows * layout.row_bytes for layout in layouts)
 
+    def view(self) -> TableReader:
+        """A reader of the same version that counts, fetches and scatters for itself.
+
+        What is known of the table and its files, their maps included, is shared, and the cache.
+        """
+        made = _remade(self._table, self._cache, self._settings, self._sparse)
+        made._layouts, made._mapped = self._layouts, self._mapped
+        return made
+
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
         self._meter = meter

@@ -95,8 +95,9 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         epoch, position, taken: where the stream stands after this batch
 
     Args:
-        data: a source (`Utterances`, `EpisodeWindows`, `Episodes`, `Rows`), or `Weighted` or
-            `Mixture` of such.
+        data: a source (`Utterances`, `EpisodeWindows`, `Episodes`, `Rows`), or `Selected`,
+            `Weighted` or `Mixture` of such. Several loaders may have one source: each counts and
+            reads for itself.
         batch_size: examples a rank and step; None for 64.
         batching: another way to make batches, in place of `batch_size` and `tail`: `ByCost`,
             `Packed`.
@@ -164,7 +165,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         check_least("made_bytes", made_bytes, 0)
         check_least("read_bytes", read_bytes, 0)
         self._meter = Meter()
-        sampler = sampler_of(data, order=order, seed=seed, working_set=working_set)
+        # A view, as the source may be another loader's too.
+        sampler = sampler_of(data, order=order, seed=seed, working_set=working_set).view()
         for source in sampler.sources:
             source.attach(self._meter)
         tell_order(sampler)

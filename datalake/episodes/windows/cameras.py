@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import local
@@ -100,6 +101,7 @@ class Cameras:
         self._num_threads = num_threads
         self._decoded_bytes = decoded_bytes
         self._films = Films(episodes.videos, cache_bytes)
+        self._meter = Meter()
         self._begin()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,7 +114,6 @@ class Cameras:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._films.forget()
         self._pool = DecoderPool(2 * self._num_threads)
         self._kept = KeptFrames(self._decoded_bytes) if self._decoded_bytes else None
         self._threads: ThreadPoolExecutor | None = None
@@ -120,7 +121,14 @@ class Cameras:
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
-        self._films.meter = meter
+        self._meter = meter
+
+    def view(self) -> Cameras:
+        """The same cameras for another reader of windows: videos that are open are shared, while
+        decoders and `decoded_bytes` of frames are its own."""
+        made = copy(self)
+        made._meter = Meter()
+        return made
 
     def prepare_fork(self) -> None:
         """Read what a forked process could not: 16 bytes a frame of all videos.
@@ -187,7 +195,7 @@ class Cameras:
         if self._size is not None:
             return (*self._size[::-1], 3)
         videos, _ = self._spans.of(camera, episodes)
-        infos = self._films.infos(np.unique(videos[videos >= 0]).tolist()).values()
+        infos = self._films.infos(np.unique(videos[videos >= 0]).tolist(), self._meter).values()
         shapes = {(info.height, info.width, 3) for _, info in infos}
         if len(shapes) > 1:
             raise InputError(
@@ -214,7 +222,7 @@ class Cameras:
             failures.append(Failure(camera, np.flatnonzero(videos < 0), error))
         in_file_s = from_s + times_s
         groups: list[_Group] = []
-        infos = self._films.infos(np.unique(videos[videos >= 0]).tolist())
+        infos = self._films.infos(np.unique(videos[videos >= 0]).tolist(), self._meter)
         for video, (video_id, info) in infos.items():
             places = np.flatnonzero(videos == video)
             try:
@@ -263,7 +271,7 @@ class Cameras:
         failures: list[tuple[_Group, InputError]] = []
         for group in groups:
             try:
-                with self._films.meter.during("decode", group.video_id):
+                with self._meter.during("decode", group.video_id):
                     self._decode(group)
             except BadVideo as error:
                 refusal = error.refusal
@@ -279,7 +287,7 @@ class Cameras:
         places: dict[int, list[int]] = {}
         for number, place in zip(group.numbers.tolist(), group.places.tolist(), strict=True):
             places.setdefault(number, []).append(place)
-        film = self._films.get(group.video, group.info)
+        film = self._films.get(group.video, group.info, self._meter)
         if self._kept is None:
             for number, frame in film.decode(self._pool, group.group, np.array([*places])):
                 if number in places:
@@ -308,7 +316,7 @@ class Cameras:
                     kept.put((group.video, number), frame, is_used=number in places)
                     if number in places:
                         frames[number] = frame
-        self._films.meter.count("video_frames_kept", len(places) - len(missing))
+        self._meter.count("video_frames_kept", len(places) - len(missing))
         for number, where in places.items():
             self._convert(frames[number], group.pictures, where)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -92,6 +93,12 @@ class DecodedPictures:
         self.__dict__.update(state)
         self._begin()
 
+    def view(self, meter: Meter) -> DecodedPictures:
+        """The same pictures, counted for another stream."""
+        made = copy(self)
+        made.meter = meter
+        return made
+
     def take(self, rows: Ints, out: Pixels, places: Ints) -> npt.NDArray[np.bool_]:
         """Copy those pictures that are there, each to its place.
 
@@ -167,4 +174,4 @@ class DecodedPictures:
 
 def told_apart(table: Table) -> str:
     """What tells a version from that of another table which lay in the same place before."""
-    return f"{table.uri} at {table.version} of {table.info().created_at.isoformat()}"
+    return f"{table.uri} at {table.version} of {table.fingerprint()}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from datalake import forks
 from datalake.errors import InputError
 from datalake.tables import Table
 from datalake.telemetry import Meter
@@ -25,7 +26,8 @@ _BYTES_A_FRAME: Final = 16
 
 
 class Films:
-    """The videos of a table at one version. Thread-safe; picklable, a copy holds nothing.
+    """The videos of a table at one version. Thread-safe; picklable, a copy holds nothing, and
+    neither does a forked process at first.
 
     The bytes of a local table are mapped into memory, those of any other read whole. Up to
     `cache_bytes` stay: 16 bytes a frame for the facts, 20 for the index of its packets, and the
@@ -36,29 +38,32 @@ class Films:
         self._videos = videos
         self._cache_bytes = cache_bytes
         self._facts: pa.Table | None = None
-        self.meter = Meter()
         self._mapped = videos.mapped("video")
-        self.forget()
+        self._begin()
 
-    def forget(self) -> None:
-        """Let go of everything that is held, as a process must after it was forked."""
+    def _begin(self) -> None:
         self._infos: OrderedDict[int, tuple[str, VideoInfo]] = OrderedDict()
         self._films: OrderedDict[int, tuple[Film, int]] = OrderedDict()
         self._num_frames = self._num_bytes = 0
         self._lock = Lock()
+        forks.register(self)
+
+    def _after_fork(self) -> None:
+        # What was read by another process is not this one's.
+        self._begin()
 
     def __len__(self) -> int:
         """Films that are held."""
         return len(self._films)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_videos", "_cache_bytes", "_mapped", "meter")
+        kept = ("_videos", "_cache_bytes", "_mapped")
         return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._facts = None
-        self.forget()
+        self._begin()
 
     def prepare_fork(self) -> None:
         """Read the facts of all videos, 16 bytes a frame, since a forked process could not.
@@ -77,7 +82,7 @@ class Films:
         if self._facts is None:
             self._facts = self._videos.scan(["video_id", *_INFO]).read_all().combine_chunks()
 
-    def infos(self, rows: Iterable[int]) -> dict[int, tuple[str, VideoInfo]]:
+    def infos(self, rows: Iterable[int], meter: Meter) -> dict[int, tuple[str, VideoInfo]]:
         """The id of the video in each row and the facts about it, read in one go."""
         with self._lock:
             found = {row: self._infos[row] for row in rows if row in self._infos}
@@ -88,7 +93,7 @@ class Films:
             if self._facts is not None:
                 table = self._facts.take(missing)
             else:
-                with self.meter.during("store", f"facts of videos in {self._videos.uri}"):
+                with meter.during("store", f"facts of videos in {self._videos.uri}"):
                     table = self._videos.take(missing, columns)
             read = {
                 row: (facts.pop("video_id"), VideoInfo.from_row(facts))
@@ -108,7 +113,7 @@ class Films:
                 _, (_, info) = self._infos.popitem(last=False)
                 self._num_frames -= info.num_frames
 
-    def get(self, row: int, info: VideoInfo) -> Film:
+    def get(self, row: int, info: VideoInfo, meter: Meter) -> Film:
         """The film in a row.
 
         Raises:
@@ -118,7 +123,7 @@ class Films:
             if row in self._films:
                 self._films.move_to_end(row)
                 return self._films[row][0]
-        data, num_bytes = self._read(row)
+        data, num_bytes = self._read(row, meter)
         film = Film(data, info)
         num_bytes += film.num_bytes
         with self._lock:
@@ -132,12 +137,12 @@ class Films:
                 self._num_bytes -= dropped
         return film
 
-    def _read(self, row: int) -> tuple[memoryview, int]:
+    def _read(self, row: int, meter: Meter) -> tuple[memoryview, int]:
         """The bytes of a video, and how much memory they take."""
         if self._mapped is not None:
             view = self._mapped.views(np.array([row]))[0]
             if view is not None:
                 return view.data, 0
-        with self.meter.during("store", f"video {row} of {self._videos.uri}"):
+        with meter.during("store", f"video {row} of {self._videos.uri}"):
             data = memoryview(self._videos.take([row], ["video"])["video"][0].as_buffer())
         return data, len(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -105,6 +106,13 @@ class SensorReader:
         rows = self._guessed(owners, times_s)
         if len(rows):
             self._reader.expect(self._columns, rows, in_s)
+
+    def view(self) -> SensorReader:
+        """The same stream for another reader of windows, with counts of its own."""
+        made = copy(self)
+        made._reader = self._reader.view()
+        made.attach(Meter())
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -103,6 +104,13 @@ class SoundReader:
         rows = self._known(owners)
         if len(rows):
             self._reader.expect([self._stream.column], rows, in_s)
+
+    def view(self) -> SoundReader:
+        """The same stream for another reader of windows, with counts of its own."""
+        made = copy(self)
+        made._reader = self._reader.view()
+        made.attach(Meter())
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

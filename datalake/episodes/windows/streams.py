@@ -142,6 +142,10 @@ class StreamReader(Protocol):
         """What these windows read is wanted again in about so many seconds."""
         ...
 
+    def view(self) -> StreamReader:
+        """The same stream for another reader of windows, with counts of its own."""
+        ...
+
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
         ...

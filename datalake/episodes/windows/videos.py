@@ -32,7 +32,7 @@ class Videos:
         episodes: the set.
         reader: of its frames table, for timestamps.
         cameras: decodes.
-        kept: by camera where its decoded pictures are kept; empty to keep none.
+        kept: by feature where its decoded pictures are kept; empty to keep none.
     """
 
     def __init__(
@@ -44,6 +44,12 @@ class Videos:
     ) -> None:
         self._episodes, self._reader = episodes, reader
         self._cameras, self._kept = cameras, kept
+
+    def view(
+        self, reader: TableReader, cameras: Cameras, kept: Mapping[str, DecodedPictures]
+    ) -> Videos:
+        """The same through a reader and cameras of another stream."""
+        return Videos(self._episodes, reader, cameras, kept)
 
     def read(self, rows: Mapping[str, Ints], allocate: Allocate) -> dict[str, Pixels]:
         """For each camera the pictures of its rows, (*rows.shape, height, width, 3).

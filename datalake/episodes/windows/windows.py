@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -127,8 +128,7 @@ class Windows:
             decoded_bytes=decoded_bytes,
             num_threads=num_threads,
         )
-        kept = {each.name: self._kept[each.name] for each in cameras if each.name in self._kept}
-        self._videos = Videos(episodes, self._reader, self._cameras, kept)
+        self._videos = Videos(episodes, self._reader, self._cameras, self._kept)
         self._announces = decoded_bytes > 0 and keep == "encoded" and bool(cameras)
         self._streams = {
             name: self._bound(name, stream, kept_in) for name, stream in (streams or {}).items()
@@ -246,6 +246,18 @@ class Windows:
         lengths = ends - starts
         rows: Ints = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         return rows + np.arange(len(rows))
+
+    def view(self) -> Windows:
+        """The same windows for another stream, with counts of its own; what is known of the tables
+        and open of the videos is shared."""
+        made = copy(self)
+        made._meter = meter = Meter()
+        made._reader, made._cameras = self._reader.view(), self._cameras.view()
+        made._kept = {name: kept.view(meter) for name, kept in self._kept.items()}
+        made._videos = self._videos.view(made._reader, made._cameras, made._kept)
+        made._streams = {name: stream.view() for name, stream in self._streams.items()}
+        made.attach(meter)
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

@@ -56,7 +56,7 @@ def calibrate(sampler: Sampler, *, batch_size: int, for_s: float = 1.5) -> Costs
     count = min(_NUM_EXAMPLES, sampler.num_examples)
     batches = [np.arange(s, min(s + batch_size, count)) for s in range(0, count, batch_size)]
     rows = [_neighbours(sampler, index, len(batch)) for index, batch in enumerate(batches)]
-    meter = Meter()
+    meter, sampler = Meter(), sampler.view()
     for source in sampler.sources:
         source.attach(meter)
     sizes = 0

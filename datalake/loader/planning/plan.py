@@ -159,9 +159,6 @@ def plan(
     )
     if costs is None:
         costs = calibrate(sampler, batch_size=setting.batch_size, for_s=calibrate_s)
-        if loader is not None:
-            for source in sampler.sources:
-                source.attach(loader._meter)
     how, at_once, name = _order(sampler)
     shares = _shares(sampler)
     parts = []

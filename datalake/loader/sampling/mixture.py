@@ -135,6 +135,12 @@ class MixtureSampler:
             self._names += [name] if alone else [f"{name}/{inner}" for inner in part.names]
         self._memo = Memo()
 
+    def view(self) -> MixtureSampler:
+        """The same with views of the parts. A source of two parts becomes two views, as parts are
+        read in orders of their own."""
+        parts = {name: part.view() for name, part in self._parts.items()}
+        return MixtureSampler(parts, self._weights, self._num_examples, self._seed, self._history)
+
     @property
     def sources(self) -> Sequence[Source]:
         """The sources of all parts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +123,12 @@ class RowSampler:
         self._blocks_at_once = _blocks_at_once(working_set, self._num_examples, source.block_rows)
         self._kept = _Kept()
         self.order(0)
+
+    def view(self) -> RowSampler:
+        """The same with a view of the source; the rows are shared."""
+        made = copy(self)
+        made._source, made._kept = self._source.view(), _Kept()
+        return made
 
     @property
     def sources(self) -> Sequence[Source]:

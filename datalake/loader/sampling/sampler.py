@@ -55,6 +55,10 @@ class Sampler(Protocol):
         """Positions an epoch."""
         ...
 
+    def view(self) -> Sampler:
+        """The same stream with views of its sources; see `Source.view`."""
+        ...
+
     def identity(self) -> Plain:
         """What gives a position its meaning. Equal identities, equal streams."""
         ...

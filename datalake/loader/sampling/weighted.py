@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -146,6 +147,12 @@ class WeightedSampler:
         self._ends = np.cumsum(self._strides.rates)
         self._weight_ends = np.cumsum(domains.weights) if self._replace else None
         self._memo = Memo()
+
+    def view(self) -> WeightedSampler:
+        """The same with a view of the source; the rows are shared."""
+        made = copy(self)
+        made._source, made._memo = self._source.view(), Memo()
+        return made
 
     @property
     def sources(self) -> Sequence[Source]:

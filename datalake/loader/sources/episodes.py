@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,13 @@ class Episodes:
             table: Table = getattr(self.episodes, part)
             found |= {f"{part}_uri": table.uri, f"{part}_version": table.version}
         return found
+
+    def view(self) -> Episodes:
+        """The same episodes for another stream; see `Source.view`."""
+        made = copy(self)
+        made._reader = self._reader.view()
+        made._due = Due(self.num_rows)
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

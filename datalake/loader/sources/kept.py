@@ -78,7 +78,7 @@ class KeptClips:
                 fix="Leave keep='decoded' out",
             )
         # A table may lie where another one of the same version lay before.
-        made = f"{table.num_bytes()} bytes, {table.info().created_at.isoformat()}"
+        made = f"{table.num_bytes()} bytes, {table.fingerprint()}"
         self._recipe = f"float32 mono {cutting.sample_rate_hz} Hz of {reader.num_rows} rows, {made}"
         self._meter = Meter()
         self._runs: OrderedDict[int, _Run | None] = OrderedDict()
@@ -90,6 +90,10 @@ class KeptClips:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeptClips, (self._reader, self._cache, self._cutting)
+
+    def view(self, reader: TableReader) -> KeptClips:
+        """The same clips, counted for another stream, which has a reader of its own."""
+        return KeptClips(reader, self._cache, self._cutting)
 
     def attach(self, meter: Meter) -> None:
         """Count into this meter from now on: `decoded_hits`, `decoded_misses`, and the cache's."""

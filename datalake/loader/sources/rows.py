@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -147,6 +148,13 @@ class Rows:
     def identity(self) -> Mapping[str, str | int]:
         """The table's uri and version."""
         return {"table": self.table.uri, "table_version": self.table.version}
+
+    def view(self) -> Rows:
+        """The same rows for another stream; see `Source.view`."""
+        made = copy(self)
+        made._reader = self._reader.view()
+        made.attach(Meter())
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

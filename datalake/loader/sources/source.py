@@ -103,6 +103,14 @@ class Source(Protocol):
         """What gives a row its meaning: uri and version of the table or tables. Plain data."""
         ...
 
+    def view(self) -> Source:
+        """The same examples for another stream: cheap, and whatever is large is shared.
+
+        `attach`, and how it is read (`scatter`, `prefetch`, `expect`), are a view's own. Every
+        loader takes one, so that loaders of one source do not meddle with each other.
+        """
+        ...
+
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
         ...

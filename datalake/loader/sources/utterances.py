@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, get_args
@@ -196,6 +197,14 @@ class Utterances:
     def identity(self) -> Mapping[str, str | int]:
         """The table's uri and version."""
         return {"table": self.table.uri, "table_version": self.table.version}
+
+    def view(self) -> Utterances:
+        """The same utterances for another stream; see `Source.view`."""
+        made = copy(self)
+        made._reader = self._reader.view()
+        made._kept = None if self._kept is None else self._kept.view(made._reader)
+        made.attach(Meter())
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,12 @@ class EpisodeWindows:
         for name, stream in self._windows.streams.items():
             found |= {f"{name}_{key}": value for key, value in stream.identity().items()}
         return found
+
+    def view(self) -> EpisodeWindows:
+        """The same windows for another stream; see `Source.view`."""
+        made = copy(self)
+        made._windows = self._windows.view()
+        return made
 
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""

@@ -36,12 +36,17 @@ class Stalling(Rows):
         schema = pa.schema([("tokens", pa.int64())])
         table = create_table(f"memory://planner/tokens{next(NUMBERS)}", schema, format="memory")
         super().__init__(table.append(pa.table({"tokens": range(1, COUNT + 1)}, schema=schema)))
-        self.released, self.calls, self.threads = threading.Event(), 0, set[str]()
+        # Of all views of it.
+        self.released, self.asked, self.threads = threading.Event(), list[int](), set[str]()
         self.held_from = 0
+
+    @property
+    def calls(self) -> int:
+        return len(self.asked)
 
     def costs(self, rows: np.ndarray, unit: str) -> np.ndarray:
         if len(rows):
-            self.calls += 1
+            self.asked.append(len(rows))
             self.threads.add(threading.current_thread().name)
             with self._meter_of_test.during("store", "rows of tokens"):
                 assert self.calls <= self.held_from or self.released.wait(20)

@@ -21,6 +21,9 @@ class Counted:
         self.block_rows = block_rows
         self.uri = uri
 
+    def view(self) -> Counted:
+        return Counted(self.num_rows, self.uri, self.block_rows)
+
     def identity(self) -> Mapping[str, str | int]:
         return {"table": self.uri, "table_version": 3}
 
