@@ -1,7 +1,18 @@
 """Duplicates: which rows say again what a kept row says."""
 
-from curation.duplicates.cover import Dropped, Pairs, Rule, drop_duplicates
+from curation.duplicates.cover import CutOff, Dropped, Pairs, Rule, drop_duplicates
+from curation.duplicates.drops import DUPLICATES, Duplicates
 from curation.duplicates.equal import equal_rows
-from curation.duplicates.near_pairs import near_pairs, recall_of
+from curation.duplicates.near import near_duplicates
 
-__all__ = ["Dropped", "Pairs", "Rule", "drop_duplicates", "equal_rows", "near_pairs", "recall_of"]
+__all__ = [
+    "DUPLICATES",
+    "CutOff",
+    "Dropped",
+    "Duplicates",
+    "Pairs",
+    "Rule",
+    "drop_duplicates",
+    "equal_rows",
+    "near_duplicates",
+]

@@ -10,6 +10,7 @@ Rows are numbered in the order in which they are visited (by quality, or by a ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from datalake.errors import InputError
 
-__all__ = ["Dropped", "Pairs", "Rule", "drop_duplicates"]
+__all__ = ["CutOff", "Dropped", "Pairs", "Rule", "drop_duplicates"]
 
 Rule = Literal["cover", "semdedup"]
 
@@ -49,8 +50,27 @@ class Dropped:
         return int((self.kept_by < 0).sum())
 
 
-def drop_duplicates(pairs: Pairs, num_rows: int, *, rule: Rule = "cover") -> Dropped:
+@dataclass(frozen=True)
+class CutOff:
+    """Rows whose earlier duplicates are not all among the pairs."""
+
+    rows: npt.NDArray[np.bool_]
+    """(rows,); each of them has a pair at least."""
+    first_kept: Callable[[int, npt.NDArray[np.bool_]], tuple[int, float] | None]
+    """From a row, and which rows before it are kept, to the first kept duplicate and how like it
+    is; None if no kept row is one."""
+
+
+def drop_duplicates(
+    pairs: Pairs, num_rows: int, *, rule: Rule = "cover", cut_off: CutOff | None = None
+) -> Dropped:
     """Decide on each row in order. Memory: some 60 bytes a pair and 17 a row.
+
+    Args:
+        pairs: the first duplicates of each row, or all of them.
+        num_rows: how many rows there are.
+        rule: which rows go.
+        cut_off: rows of which more duplicates are to be asked for, if none of those listed is kept.
 
     Raises:
         InputError: a pair names a row that is not there, or the rule is not known.
@@ -73,12 +93,20 @@ def drop_duplicates(pairs: Pairs, num_rows: int, *, rule: Rule = "cover") -> Dro
         keeps[later] = False
     kept_by = np.full(num_rows, -1, np.int64)
     likeness = np.full(num_rows, np.nan)
-    for one, other, value in zip(
-        earlier.tolist(), later.tolist(), similarity.tolist(), strict=True
+    last = np.ones(len(later), np.bool_)
+    last[:-1] = later[1:] != later[:-1]
+    asks = last & cut_off.rows[later] if cut_off is not None else np.zeros(len(later), np.bool_)
+    for one, other, value, ask in zip(
+        earlier.tolist(), later.tolist(), similarity.tolist(), asks.tolist(), strict=True
     ):
         # Pairs come by their later row, and all that decides on the earlier one is behind us.
         if keeps[one] and kept_by[other] < 0:
             keeps[other] = False
             kept_by[other], likeness[other] = one, value
+        if ask and kept_by[other] < 0 and cut_off is not None:
+            more = cut_off.first_kept(other, keeps)
+            if more is not None:
+                keeps[other] = False
+                kept_by[other], likeness[other] = more
     rows = np.flatnonzero(~keeps)
     return Dropped(rows, kept_by[rows], likeness[rows])

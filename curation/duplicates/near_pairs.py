@@ -1,157 +1,241 @@
-"""Pairs of rows whose cosine reaches a threshold, searched within clusters.
+"""Pairs of vectors whose cosine reaches a threshold, searched within cells.
 
-A row is compared with the rows whose nearest centroid is one of its own 2 or 3 nearest: so pairs
-astride a border are found from either side. What lies further apart is missed; `recall_of` measures
-how much that is. A unit of work is a cluster, on any executor; units read memory-mapped files, so
-Ray's workers need a folder that all of them reach.
+Of each vector only its first few duplicates are listed, first in the order of visits: so a dense
+group of n vectors gives a few n pairs, and not n squared. Whoever needs to know of the others asks
+`Rechecker`. What pairs are listed hangs on neither the cells' layout nor the executor.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from curation.duplicates.cells import Cells, write_whole
 from curation.duplicates.cover import Pairs
-from curation.neighbors import fit_kmeans
-from datalake.errors import InputError
-from datalake.pipelines.executors import Executor, LocalExecutor
+from curation.duplicates.vectors import VectorFile
+from datalake.pipelines.executors import Executor
+from datalake.pipelines.run import ProgressSink
 
-__all__ = ["near_pairs", "recall_of"]
+__all__ = ["SLACK", "NearPairs", "Rechecker", "cosines", "near_pairs"]
 
-_TILE: Final = 2048
-_SLACK: Final = 1e-4
-"""Products are float32; what comes near the threshold is computed again in float64."""
+SLACK: Final = 1e-4
+"""Products are float32; what comes so near the threshold is computed again in float64."""
+
+_TILE: Final = 1024
+_MOST_UNITS: Final = 256
+_CHUNK: Final = 2048
+
+_PAIR: Final = np.dtype([("later", "<i8"), ("earlier", "<i8"), ("similarity", "<f8")])
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class NearPairs:
+    """Pairs, rows numbered by when they are visited."""
+
+    pairs: Pairs
+    """Of each row its first duplicates."""
+    cut_off: BoolArray
+    """Rows that have more earlier duplicates than are listed, (rows,)."""
 
 
 def near_pairs(
-    vectors: npt.NDArray[Any],
+    vectors: VectorFile,
+    ranks: IntArray,
+    cells: Cells,
     threshold: float,
-    folder: Path,
+    executor: Executor,
     *,
-    num_clusters: int,
-    num_probes: int = 3,
-    num_fitted: int = 65_536,
-    executor: Executor | None = None,
-) -> Pairs:
-    """Find pairs. Memory: some 32 bytes a row and probe, 24 a pair, and tiles of 50 MB.
+    most: int = 4,
+    progress: ProgressSink | None = None,
+) -> NearPairs:
+    """Find pairs. Memory: 24 bytes a pair, of which a row has `most` a cell, and tiles of 30 MB.
 
     Args:
-        vectors: (rows, dims) float32 of length 1, in the order of a hash: the first rows are the
-            sample that the clusters are fitted on. Written to `folder` as it is.
+        vectors: of length 1.
+        ranks: when each is visited, (vectors,).
+        cells: which vectors are compared.
         threshold: least cosine of a pair.
-        folder: for files of this search.
-        num_clusters: about the square root of the number of rows.
-        num_probes: nearest centroids of a row whose rows it is compared with.
-        num_fitted: rows that clusters are fitted on.
-        executor: where clusters are searched; None for this process.
-
-    Raises:
-        InputError: the number of clusters or probes cannot be.
+        executor: where cells are searched; entered.
+        most: earlier duplicates listed of a row.
+        progress: is told how far the search is.
     """
-    if not 1 <= num_probes <= num_clusters:
-        raise InputError(
-            "So many clusters cannot be probed",
-            expected=f"1 to {num_clusters}, the number of clusters",
-            found=str(num_probes),
-        )
-    centroids = fit_kmeans(vectors[: max(num_fitted, num_clusters)], num_clusters).centroids
-    cells = np.empty((len(vectors), num_probes), np.int32)
-    for start in range(0, len(vectors), _TILE):
-        scores = np.asarray(vectors[start : start + _TILE], np.float32) @ centroids.T
-        cells[start : start + len(scores)] = np.argsort(-scores, axis=1, kind="stable")[
-            :, :num_probes
-        ]
-    order = np.argsort(cells.ravel(), kind="stable")
-    np.save(folder / "vectors.npy", vectors)
-    np.save(folder / "entries.npy", order)
-    ends = np.searchsorted(cells.ravel()[order], np.arange(num_clusters + 1))
-    job = _Search(folder, threshold, num_probes, tuple(ends.tolist()))
-    with executor or LocalExecutor() as running:
-        found = sorted(running.run(job, num_clusters), key=lambda unit: unit.index)
-    return Pairs(
-        np.concatenate([unit.left for unit in found]),
-        np.concatenate([unit.right for unit in found]),
-        np.concatenate([unit.similarity for unit in found]),
+    np.save(cells.folder / "ranks.npy", ranks)
+    job = _Search(vectors, cells, threshold, most, _units(cells))
+    for done, _ in enumerate(executor.run(job, len(job.starts) - 1), start=1):
+        if progress is not None:
+            progress.update(done, total=len(job.starts) - 1, unit="units", note="comparing")
+    found = np.concatenate([np.load(job.path(index)) for index in range(len(job.starts) - 1)])
+    found = found[np.lexsort((found["earlier"], found["later"]))]
+    again = np.zeros(len(found), np.bool_)  # a pair is met in up to two cells
+    again[1:] = (found["later"][1:] == found["later"][:-1]) & (
+        found["earlier"][1:] == found["earlier"][:-1]
     )
+    found = found[~again]
+    number = np.arange(len(found)) - np.searchsorted(found["later"], found["later"])
+    cut_off = np.zeros(vectors.num_rows, np.bool_)
+    cut_off[found["later"][number == most]] = True
+    found = found[number < most]
+    return NearPairs(Pairs(found["earlier"], found["later"], found["similarity"]), cut_off)
+
+
+def _units(cells: Cells) -> tuple[int, ...]:
+    """Where units of about equal work begin among the cells, and the end."""
+    work = np.cumsum(np.diff(cells.ends()).astype(np.float64) ** 2)
+    cuts = np.searchsorted(work, work[-1] * np.arange(1, _MOST_UNITS) / _MOST_UNITS) + 1
+    inner = {int(cut) for cut in cuts if cut < cells.num_cells}
+    return (0, *sorted(inner), cells.num_cells)
 
 
 @dataclass
-class _Found:
+class _Searched:
     index: int
-    left: npt.NDArray[np.int64]
-    right: npt.NDArray[np.int64]
-    similarity: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Search:
-    folder: Path
+    """Finds the pairs of runs of cells, and keeps them in files."""
+
+    vectors: VectorFile
+    cells: Cells
     threshold: float
-    num_probes: int
-    ends: tuple[int, ...]
+    most: int
+    starts: tuple[int, ...]
 
-    def stage(self, index: int) -> _Found:
-        vectors = np.load(self.folder / "vectors.npy", mmap_mode="r")
-        entries = np.load(self.folder / "entries.npy", mmap_mode="r")
-        here = np.sort(np.asarray(entries[self.ends[index] : self.ends[index + 1]]))
-        rows, probes = here // self.num_probes, here % self.num_probes
-        homes = rows[probes == 0]
-        lefts, rights, values = [], [], []
-        for a in range(0, len(rows), _TILE):
-            some = rows[a : a + _TILE]
-            for b in range(0, len(homes), _TILE):
-                others = homes[b : b + _TILE]
-                near = vectors[some] @ vectors[others].T >= self.threshold - _SLACK
-                one, other = np.nonzero(near)
-                left, right = some[one], others[other]
-                apart = left != right
-                left, right = left[apart], right[apart]
-                cosine = _cosines(vectors, left, right)
-                is_pair = cosine >= self.threshold
-                lefts.append(left[is_pair])
-                rights.append(right[is_pair])
-                values.append(cosine[is_pair])
-        none = np.empty(0, np.int64)
-        left = np.concatenate([none, *lefts])
-        right = np.concatenate([none, *rights])
-        value = np.concatenate([np.empty(0), *values])
-        # Each pair once, the earlier row first, however it was met.
-        ends, first = np.unique(np.sort(np.c_[left, right], axis=1), axis=0, return_index=True)
-        return _Found(index, ends[:, 0], ends[:, 1], value[first])
+    def path(self, index: int) -> Path:
+        return self.cells.folder / f"pairs-{index}.npy"
+
+    def stage(self, index: int) -> _Searched:
+        ranks = np.load(self.cells.folder / "ranks.npy", mmap_mode="r")
+        ends = self.cells.ends()
+        found = [np.empty(0, _PAIR)]
+        for cell in range(self.starts[index], self.starts[index + 1]):
+            home, guests = self.cells.members(cell, ends)
+            home, guests = home[np.argsort(ranks[home])], guests[np.argsort(ranks[guests])]
+            found += self._first_pairs(home, home, ranks, both_ways=False)
+            found += self._first_pairs(guests, home, ranks, both_ways=True)
+        write_whole(self.path(index), np.concatenate(found))
+        return _Searched(index)
+
+    def _first_pairs(
+        self, left: IntArray, right: IntArray, ranks: IntArray, *, both_ways: bool
+    ) -> list[npt.NDArray[np.void]]:
+        """Of each of `left` its first duplicates among `right`; `both_ways` the reverse too.
+
+        Both ascend by rank. One more than `most` is given where there are more, which tells.
+        """
+        vectors = self.vectors.open()
+        found = []
+        seen_right = np.zeros(len(right), np.int64)
+        for a in range(0, len(left), _TILE):
+            rows = left[a : a + _TILE]
+            block = vectors[rows]
+            seen = np.zeros(len(rows), np.int64)
+            # Among themselves, what stands behind the block is visited later.
+            for b in range(0, len(right) if both_ways else a + len(rows), _TILE):
+                others = right[b : b + _TILE]
+                one, other = self._near(block, vectors[others], rows, others)
+                earlier = ranks[others[other]] < ranks[rows[one]]
+                # In the order of `right`, so of visits.
+                found.append(self._listed(rows, others, one[earlier], other[earlier], seen, ranks))
+                if both_ways:
+                    later = ranks[others[other]] > ranks[rows[one]]
+                    one, other = one[later], other[later]
+                    order = np.argsort(other, kind="stable")
+                    counts = seen_right[b : b + _TILE]
+                    found.append(
+                        self._listed(others, rows, other[order], one[order], counts, ranks)
+                    )
+        return found
+
+    def _near(
+        self,
+        block: npt.NDArray[np.float32],
+        other_block: npt.NDArray[np.float32],
+        rows: IntArray,
+        others: IntArray,
+    ) -> tuple[IntArray, IntArray]:
+        """Places in two blocks whose vectors are duplicates, by the first block's order."""
+        products = block @ other_block.T
+        one, other = np.nonzero(products >= self.threshold - SLACK)
+        unsure = np.flatnonzero(products[one, other] < self.threshold + SLACK)
+        exact = cosines(self.vectors, rows[one[unsure]], others[other[unsure]])
+        is_pair = np.ones(len(one), np.bool_)
+        is_pair[unsure] = exact >= self.threshold
+        return one[is_pair], other[is_pair]
+
+    def _listed(
+        self,
+        later_rows: IntArray,
+        earlier_rows: IntArray,
+        later: IntArray,
+        earlier: IntArray,
+        seen: IntArray,
+        ranks: IntArray,
+    ) -> npt.NDArray[np.void]:
+        """The pairs that are among the first of their later row, which `seen` counts."""
+        number = np.arange(len(later)) - np.searchsorted(later, later) + seen[later]
+        first = number <= self.most
+        seen += np.bincount(later, minlength=len(seen))
+        rows, others = later_rows[later[first]], earlier_rows[earlier[first]]
+        pairs = np.empty(len(rows), _PAIR)
+        pairs["later"], pairs["earlier"] = ranks[rows], ranks[others]
+        pairs["similarity"] = cosines(self.vectors, rows, others)
+        return pairs
 
 
-def _cosines(
-    vectors: npt.NDArray[Any], left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
+class Rechecker:
+    """Finds the first kept duplicate of a row whose list of duplicates was cut off."""
+
+    def __init__(
+        self, vectors: VectorFile, ranks: IntArray, cells: Cells, threshold: float
+    ) -> None:
+        self._file = vectors
+        self._vectors = vectors.open()
+        self._ranks = ranks
+        self._positions = np.argsort(ranks)
+        self._cells = cells
+        self._ends = cells.ends()
+        self._probes = cells.probes()
+        self._threshold = threshold
+
+    def first_kept(self, row: int, keeps: BoolArray) -> tuple[int, float] | None:
+        """The first of the kept rows before this one that is its duplicate, and the cosine.
+
+        Args:
+            row: numbered by when it is visited.
+            keeps: which rows are kept, up to this one; numbered alike.
+        """
+        position = int(self._positions[row])
+        cells = self._probes[position].tolist()
+        home, guests = self._cells.members(cells[0], self._ends)
+        near = [home, guests, *(self._cells.members(cell, self._ends)[0] for cell in cells[1:])]
+        ranks = np.unique(self._ranks[np.concatenate(near)])
+        ranks = ranks[ranks < row]
+        ranks = ranks[keeps[ranks]]
+        for start in range(0, len(ranks), _CHUNK):
+            some = ranks[start : start + _CHUNK]
+            others = self._positions[some]
+            rough = self._vectors[others] @ self._vectors[position]
+            for place in np.flatnonzero(rough >= self._threshold - SLACK):
+                exact = cosines(self._file, np.array([position]), others[place : place + 1])[0]
+                if exact >= self._threshold:
+                    return int(some[place]), float(exact)
+        return None
+
+
+def cosines(vectors: VectorFile, left: IntArray, right: IntArray) -> npt.NDArray[np.float64]:
     """In float64, a pair's value the same whatever else is asked for and whichever comes first."""
     found = np.empty(len(left))
-    for start in range(0, len(left), _TILE):
-        some = slice(start, start + _TILE)
-        one, other = vectors[left[some]].astype(np.float64), vectors[right[some]]
+    mapped = vectors.open()
+    for start in range(0, len(left), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        one, other = mapped[left[some]].astype(np.float64), mapped[right[some]]
         found[some] = (one * other).sum(axis=1)
     return found
-
-
-def recall_of(pairs: Pairs, vectors: npt.NDArray[Any], threshold: float, num_rows: int) -> float:
-    """The share of the true pairs of the first rows that was found; 1 if there are none.
-
-    Every one of the first `num_rows` rows is compared with all rows: in the order of a hash they
-    are a random sample.
-    """
-    sampled = pairs.left < num_rows
-    found = set(zip(pairs.left[sampled].tolist(), pairs.right[sampled].tolist(), strict=True))
-    num_true = num_found = 0
-    first = np.asarray(vectors[:num_rows], np.float32)
-    for start in range(0, len(vectors), _TILE):
-        near = first @ np.asarray(vectors[start : start + _TILE], np.float32).T
-        one, other = np.nonzero(near >= threshold - _SLACK)
-        one, other = one[one < other + start], other[one < other + start] + start
-        is_pair = _cosines(vectors, one, other) >= threshold
-        true = list(zip(one[is_pair].tolist(), other[is_pair].tolist(), strict=True))
-        num_true += len(true)
-        num_found += sum(pair in found for pair in true)
-    return num_found / num_true if num_true else 1.0
