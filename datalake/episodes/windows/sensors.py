@@ -96,6 +96,9 @@ class SensorReader:
             f"{self._name}_is_pad": is_pad,
         }
 
+    def scatter(self, is_scattered: bool) -> None:
+        """Changes nothing: blocks of numbers and texts are small."""
+
     def prefetch(self, owners: Ints, times_s: Times) -> list[Ahead]:
         """Begin to bring near the rows that stand there if rows are evenly apart."""
         rows = self._guessed(owners, times_s)

@@ -92,6 +92,10 @@ class SoundReader:
                     is_pad[window, begin:end] = False
         return {self._name: samples, f"{self._name}_is_pad": is_pad}
 
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether windows come one here and one there; see `TableReader.scatter`."""
+        self._reader.scatter(is_scattered, [self._stream.column])
+
     def prefetch(self, owners: Ints, times_s: npt.NDArray[np.float64]) -> list[Ahead]:
         """Begin to bring the recordings near."""
         del times_s

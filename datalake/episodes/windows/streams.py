@@ -134,6 +134,10 @@ class StreamReader(Protocol):
         """
         ...
 
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether windows come one here and one there; see `TableReader.scatter`."""
+        ...
+
     def prefetch(self, owners: Ints, times_s: npt.NDArray[np.float64]) -> list[Ahead]:
         """Begin to bring near what `read` will need."""
         ...

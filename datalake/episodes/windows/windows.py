@@ -238,14 +238,28 @@ class Windows:
             InputError: both are given, or an id twice.
         """
         chosen = self.episodes.rows(episode_ids=episode_ids, where=where)
-        starts, ends = (self.episodes.index.starts[chosen + shift] for shift in (0, 1))
-        if skip_idle:
-            idle = self.episodes.episodes.scan(["idle_head", "idle_tail"]).read_all()
-            starts = starts + idle["idle_head"].fill_null(0).to_numpy()[chosen]
-            ends = np.maximum(ends - idle["idle_tail"].fill_null(0).to_numpy()[chosen], starts)
+        starts, ends = self.episode_spans(chosen, skip_idle=skip_idle)
         lengths = ends - starts
         rows: Ints = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         return rows + np.arange(len(rows))
+
+    def episode_spans(self, episodes: Ints, *, skip_idle: bool = False) -> tuple[Ints, Ints]:
+        """Where the frames of episodes begin and end, as rows of the frames table.
+
+        Args:
+            episodes: rows of the episodes table, (k,).
+            skip_idle: as of `episode_rows`.
+
+        Returns:
+            The first row of each, and the row after its last; (k,) each.
+        """
+        starts, ends = (self.episodes.index.starts[episodes + shift] for shift in (0, 1))
+        if skip_idle:
+            idle = self.episodes.episodes.scan(["idle_head", "idle_tail"]).read_all()
+            ends = ends - idle["idle_tail"].fill_null(0).to_numpy()[episodes]
+            starts = starts + idle["idle_head"].fill_null(0).to_numpy()[episodes]
+            ends = np.maximum(ends, starts)
+        return starts, ends
 
     def view(self) -> Windows:
         """The same windows for another stream, with counts of its own; what is known of the tables
@@ -268,6 +282,13 @@ class Windows:
             kept.meter = meter
         for stream in self._streams.values():
             stream.attach(meter)
+
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether rows come one here and one there; see `TableReader.scatter`. Concerns pictures
+        in the frames table and recordings beside it."""
+        self._reader.scatter(is_scattered, self._wide)
+        for stream in self._streams.values():
+            stream.scatter(is_scattered)
 
     def prefetch(self, rows: Ints) -> list[Ahead]:
         """Begin to bring near what `batch` will read for these rows; returns at once."""

@@ -6,18 +6,28 @@ import numpy as np
 
 from datalake.errors import InputError
 from datalake.lake import Selection
+from datalake.loader.sources.chosen import ChosenFrames
 from datalake.loader.sources.source import Source
 
 __all__ = ["check_alone", "check_origin", "place_of"]
 
 
-def check_origin(source: Source, selection: Selection) -> None:
+def check_origin(source: Source, selection: Selection | ChosenFrames) -> None:
     """See that a selection's version and the ids of its first and last row are the source's.
 
     Raises:
         InputError: they are not, or the source names another selection.
     """
     check_alone(source, selection)
+    if isinstance(selection, ChosenFrames):
+        # Of the source itself, which has looked; or of another one.
+        if getattr(source, "selection", None) is None:
+            raise InputError(
+                f"Frames were chosen from another source: {selection.name!r}",
+                where=place_of(source),
+                fix="Give the selection of episodes, ids or condition to the source itself",
+            )
+        return
     version = source.identity().get("table_version")
     if version is not None and selection.table_version != version:
         raise InputError(
@@ -46,13 +56,13 @@ def check_origin(source: Source, selection: Selection) -> None:
         )
 
 
-def check_alone(source: Source, selection: Selection | None) -> None:
+def check_alone(source: Source, selection: Selection | ChosenFrames | None) -> None:
     """See that the source does not name other rows than those given.
 
     Raises:
         InputError: it does.
     """
-    own: Selection | None = getattr(source, "selection", None)
+    own: Selection | ChosenFrames | None = getattr(source, "selection", None)
     if (
         own is not None
         and own is not selection

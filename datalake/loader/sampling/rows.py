@@ -19,6 +19,7 @@ from datalake.loader.order.order import Indices, Order
 from datalake.loader.sampling.origin import check_alone, check_origin, place_of
 from datalake.loader.sampling.sampler import Picks, Plain, Sampler
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET, WorkingSet
+from datalake.loader.sources.chosen import ChosenFrames
 from datalake.loader.sources.source import Source
 
 __all__ = ["RowSampler", "Selected", "Whole"]
@@ -48,7 +49,8 @@ class Selected:
 
     Args:
         source: at the version that was selected from.
-        rows: a selection, or row indices as they come from a split or a mask, (n,).
+        rows: a selection (or the frames that a source chose), or row indices as they come from a
+            split or a mask, (n,).
         name: of the source, for a person.
 
     In the order `sequential` rows come as they are given. In `blocks` a block is a run of
@@ -60,11 +62,11 @@ class Selected:
     """
 
     source: Source
-    rows: Selection | npt.ArrayLike
+    rows: Selection | ChosenFrames | npt.ArrayLike
     name: str = "data"
 
     def __post_init__(self) -> None:
-        if isinstance(self.rows, Selection):
+        if isinstance(self.rows, Selection | ChosenFrames):
             check_origin(self.source, self.rows)
         else:
             check_alone(self.source, None)
@@ -78,9 +80,10 @@ class Selected:
     ) -> RowSampler:
         """These rows in an order; see `Spec`."""
         weights = None
-        if isinstance(self.rows, Selection):
-            rows = self.rows.rows["row_index"].to_numpy().astype(np.int64)
-            weights = self.rows.rows["weight"].to_numpy().astype(np.float32)
+        if isinstance(self.rows, Selection | ChosenFrames):
+            table = self.rows.rows
+            rows = table["row_index"].to_numpy().astype(np.int64)
+            weights = table["weight"].to_numpy().astype(np.float32)
             digest = self.rows.digest
         else:
             rows = _checked(np.asarray(self.rows), self.source)

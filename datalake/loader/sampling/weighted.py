@@ -26,6 +26,7 @@ from datalake.loader.sampling.origin import check_origin, place_of
 from datalake.loader.sampling.sampler import Picks, Plain, Sampler
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET, WorkingSet
 from datalake.loader.sampling.strides import Strides
+from datalake.loader.sources.chosen import ChosenFrames
 from datalake.loader.sources.source import Source
 
 __all__ = ["Draw", "Weighted", "WeightedSampler"]
@@ -88,7 +89,7 @@ class Weighted:
             )
 
     @property
-    def chosen(self) -> Selection:
+    def chosen(self) -> Selection | ChosenFrames:
         """The selection, given or the source's own.
 
         Raises:
@@ -101,7 +102,7 @@ class Weighted:
                 where=place_of(self.source),
                 fix="Give a selection with domains and weights, here or to the source",
             )
-        return cast("Selection", selection)
+        return cast("Selection | ChosenFrames", selection)
 
     def sampler(
         self,

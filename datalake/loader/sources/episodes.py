@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.blocks.reader import TableReader
-from datalake.episodes import EpisodeSet, open_episodes
+from datalake.episodes import EpisodeSet
 from datalake.episodes.windows.columns import read_feature, value_shape
 from datalake.errors import InputError, StoreError
-from datalake.lake import Lake
+from datalake.lake import Lake, Selection
 from datalake.loader.order.hashing import Words
 from datalake.loader.order.order import Indices
+from datalake.loader.sources.chosen import check_episodes
 from datalake.loader.sources.due import Due
-from datalake.loader.sources.naming import MISSING_BLOCK
+from datalake.loader.sources.naming import MISSING_BLOCK, chosen_set
 from datalake.loader.sources.source import Allocate, BadRow, BadRowsError, Columns, Prefetch
 from datalake.quarantine import Reason
 from datalake.recording import Feature
@@ -49,17 +50,20 @@ class Episodes:
         task         list of str, or None where the episode has none
 
     Nothing in them is random. Holds some 160 bytes an episode. `Selected(source,
-    episodes.rows(where=…))` takes some of them.
+    episodes.rows(where=…))` takes some of them without a selection.
 
     Args:
         episodes: the set, at a version.
         columns: features of numbers; None for all that there are.
+        selection: of the set's episodes (of the table `<set>.episodes`): which a loader takes, in
+            which order, with which weights.
         cache: where blocks of tables that cannot be mapped in place are kept; None for the default.
 
     Raises:
         NotFoundError: there is no such feature (names the nearest).
         InputError: a feature is no array of numbers, is named twice, has the name of something
-            that every batch holds, or there is none.
+            that every batch holds, or there is none; or the selection was made from another
+            version or table.
     """
 
     def __init__(
@@ -67,9 +71,13 @@ class Episodes:
         episodes: EpisodeSet,
         columns: Sequence[str] | None = None,
         *,
+        selection: Selection | None = None,
         cache: BlockCache | Path | str | None = None,
     ) -> None:
+        if selection is not None:
+            check_episodes(episodes, selection)
         self.episodes = episodes
+        self.selection = selection
         self.features = _chosen(episodes, columns)
         """What an example holds."""
         store = BlockCache.shared(cache) if isinstance(cache, str | Path) else cache
@@ -87,15 +95,17 @@ class Episodes:
         columns: Sequence[str] | None = None,
         *,
         version: int | None = None,
+        selection: str | None = None,
         cache: BlockCache | Path | str | None = None,
     ) -> Episodes:
-        """The episodes of a set of a lake.
+        """The episodes of a set of a lake: all of a version, or a saved selection of them.
 
         Raises:
-            NotFoundError: there is no such set, version or feature (names the nearest).
-            InputError: as `Episodes`.
+            NotFoundError: there is no such set, version, selection or feature (names the nearest).
+            InputError: as `Episodes`; or the selection is of another version than the one given.
         """
-        return cls(open_episodes(lake, name, version), columns, cache=cache)
+        episodes, found = chosen_set(lake, name, version, selection)
+        return cls(episodes, columns, selection=found, cache=cache)
 
     @property
     def tables(self) -> tuple[Table, ...]:

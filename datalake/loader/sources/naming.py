@@ -9,6 +9,8 @@ import numpy as np
 
 from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.blocks.reader import TableReader
+from datalake.episodes import EpisodeSet, open_episodes
+from datalake.episodes.episode_set import require_set
 from datalake.errors import InputError, SchemaError, StoreError, nearest
 from datalake.lake import Lake, Selection
 from datalake.loader.order.order import Indices
@@ -20,6 +22,7 @@ __all__ = [
     "bad_rows",
     "check_columns",
     "chosen",
+    "chosen_set",
     "lost_rows",
     "row_domains",
     "row_names",
@@ -48,6 +51,29 @@ def chosen(lake: Lake, table: str, selection: str | None) -> tuple[Table, Select
             found=f"one of {found.table}",
         )
     return lake[table].at(found.table_version), found
+
+
+def chosen_set(
+    lake: Lake, name: str, version: int | None, selection: str | None
+) -> tuple[EpisodeSet, Selection | None]:
+    """An episode set of a lake, at the version that a selection of its episodes was made from.
+
+    Raises:
+        NotFoundError: there is no such set, version or selection.
+        InputError: the selection was made from another table, or from another version than that.
+    """
+    if selection is None:
+        return open_episodes(lake, name, version), None
+    require_set(lake, name)
+    table, found = chosen(lake, f"{name}.episodes", selection)
+    if version is not None and version != table.version:
+        raise InputError(
+            f"The selection {selection!r} was made from another version of the episodes",
+            where=str(lake.location),
+            expected=f"version {table.version}, or none given",
+            found=f"version {version}",
+        )
+    return open_episodes(lake, name, table.version), found
 
 
 def check_columns(
@@ -100,11 +126,17 @@ def bad_rows(
         reader: of the table.
         rows: (n,): the batch.
         refused: which of them, by their place in the batch.
+
+    Raises:
+        RefusedError, CredentialsError, DiskFullError: the store gives no ids at the moment, so that
+            it is not known either whether other rows would come.
     """
     # Ids are read only now, since few ask for them.
     places = sorted(refused)
     try:
         names = row_names(reader, rows[places])
+    except NOT_OF_ROWS:
+        raise
     except StoreError:
         names = ["id unknown"] * len(places)
     table = reader.table

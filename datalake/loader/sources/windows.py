@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ import pyarrow.compute as pc
 from datalake.audio import BadAudio
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.origin import NOT_OF_ROWS
-from datalake.episodes import EpisodeSet, open_episodes
+from datalake.episodes import EpisodeSet
 from datalake.episodes.windows import Windows
 from datalake.episodes.windows.streams import Stream
 from datalake.episodes.windows.windows import Keep
 from datalake.errors import InputError, LakeError, StoreError
-from datalake.lake import Lake
+from datalake.lake import Lake, Selection
 from datalake.loader.order.hashing import Words
 from datalake.loader.order.order import Indices
-from datalake.loader.sources.naming import MISSING_BLOCK
+from datalake.loader.sources.chosen import chosen_frames
+from datalake.loader.sources.naming import MISSING_BLOCK, chosen_set
 from datalake.loader.sources.source import (
     Allocate,
     BadRow,
@@ -48,11 +49,37 @@ class EpisodeWindows:
 
     Args:
         windows: what to read around each frame; an episode set for all features of the frame alone.
+        selection: of the set's episodes (of the table `<set>.episodes`): a loader takes all of
+            their frames, in that order, each with its episode's weight.
+        episode_ids: the episodes whose frames a loader takes, in their order, in place of a
+            selection.
+        where: a condition on the episodes table, such as `split = 'train'`, in its place.
+        skip_idle: leave out the frames at the head and the tail of an episode in which the robot
+            stands still, as far as they are known.
+
+    Raises:
+        InputError: episodes are chosen in two ways, one is named twice, or the selection was made
+            from another version or table.
+        NotFoundError: there is no episode of an id (names the nearest).
+        PredicateError: `where` does not parse.
+        SchemaError: it names an unknown column.
     """
 
-    def __init__(self, windows: Windows | EpisodeSet) -> None:
+    def __init__(
+        self,
+        windows: Windows | EpisodeSet,
+        *,
+        selection: Selection | None = None,
+        episode_ids: Iterable[str] | None = None,
+        where: str | None = None,
+        skip_idle: bool = False,
+    ) -> None:
         self._windows = windows if isinstance(windows, Windows) else Windows(windows)
         self._episodes = self._windows.episodes
+        self.selection = chosen_frames(
+            self._windows, selection, episode_ids, where, skip_idle=skip_idle
+        )
+        """Which frames a loader takes; None for all."""
         keys = "\n".join(f"{key} {shape}" for key, shape in sorted(self._windows.keys().items()))
         self._kind = f"windows/{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
         column = self._episodes.episodes.scan(["domain"]).read_all()["domain"].combine_chunks()
@@ -68,6 +95,10 @@ class EpisodeWindows:
         delta_timestamps: Mapping[str, Sequence[float]] | None = None,
         *,
         version: int | None = None,
+        selection: str | None = None,
+        episode_ids: Iterable[str] | None = None,
+        where: str | None = None,
+        skip_idle: bool = False,
         delta_indices: Mapping[str, Sequence[int]] | None = None,
         columns: Sequence[str] | None = None,
         tolerance_s: float = 1e-4,
@@ -79,15 +110,21 @@ class EpisodeWindows:
         cache_bytes: int = 1 << 30,
         decoded_bytes: int = 0,
     ) -> EpisodeWindows:
-        """The windows of an episode set of a lake; the arguments are those of `Windows`.
+        """The windows of an episode set of a lake, or of some episodes of it.
+
+        The other arguments are those of `Windows`. With a saved selection the version is the one
+        that it was made from.
 
         Raises:
-            NotFoundError: there is no such set, version or feature (names the nearest).
-            InputError: as `Windows`.
+            NotFoundError: there is no such set, version, selection, episode or feature (names the
+                nearest).
+            InputError: as `Windows` and `EpisodeWindows`; or the selection was made from another
+                table, or version than the one given.
         """
+        episodes, found = chosen_set(lake, name, version, selection)
         return cls(
             Windows(
-                open_episodes(lake, name, version),
+                episodes,
                 delta_timestamps,
                 delta_indices=delta_indices,
                 columns=columns,
@@ -101,12 +138,16 @@ class EpisodeWindows:
                 decoded_bytes=decoded_bytes,
                 # The loader's threads make a batch each.
                 num_threads=1,
-            )
+            ),
+            selection=found,
+            episode_ids=episode_ids,
+            where=where,
+            skip_idle=skip_idle,
         )
 
     @property
     def windows(self) -> Windows:
-        """What is read around each frame; its `episode_rows` chooses rows by episode."""
+        """What is read around each frame."""
         return self._windows
 
     @property
@@ -149,6 +190,10 @@ class EpisodeWindows:
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
         self._windows.attach(meter)
+
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether rows come one here and one there; see `Windows.scatter`."""
+        self._windows.scatter(is_scattered)
 
     def read(self, rows: Indices, words: Words, allocate: Allocate) -> Columns:
         """Examples of rows, in the order asked; `words` change nothing.

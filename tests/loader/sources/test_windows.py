@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from datalake.blocks.cache import BlockCache
 from datalake.episodes import EpisodeSet
 from datalake.episodes.windows import FrameStream, Windows
 from datalake.errors import InputError
 from datalake.lake import Lake, Lineage, open_lake
+from datalake.loader.engine.scattered import Scatterable
 from datalake.loader.sources.source import BadRowsError, Source
 from datalake.loader.sources.windows import EpisodeWindows
 from datalake.telemetry import Meter
@@ -224,3 +227,26 @@ def test_pickled_in_threads_and_counted(episodes: EpisodeSet) -> None:
             for key, values in wanted.items():
                 assert np.array_equal(found[key], values)
     assert meter.seconds()["decode"] > 0
+
+
+def test_scattered_pictures_are_fetched_alone_where_the_cache_is_small(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """And by blocks otherwise: what is read is the same."""
+    episodes = write_robots(lake, "far", source="far", video=False, format="delta")
+    words, rows = np.zeros(2, np.uint64), np.array([40, 3])
+    found = []
+    for budget_bytes in (1, 64 << 20):
+        cache = BlockCache(tmp_path / str(budget_bytes), budget_bytes=budget_bytes)
+        meter, source = Meter(), EpisodeWindows(Windows(episodes, columns=[WRIST], cache=cache))
+        source.attach(meter)
+        assert isinstance(source, Scatterable)
+        source.scatter(True)
+        assert source.windows._reader._sparse == (budget_bytes == 1)
+        source.prefetch(rows).wait()
+        found.append((source.read(rows, words, np.empty)[WRIST], meter.counts()))
+        source.scatter(False)
+        assert not source.windows._reader._sparse
+    (alone, few), (blocks, all_) = found
+    assert np.array_equal(alone, blocks)
+    assert few["origin_bytes"] < all_["origin_bytes"]
