@@ -1,15 +1,22 @@
 """Judge a selection by what a detector learns from it.
 
-    keys         which utterances: the key columns, no audio
-    splits       who trains, who validates, who tests
-    overlap      what training and test share
-    lfcc, lcnn   the built-in front end and network
-    detector     the protocol, designs, and the entry point group `datalake.detectors`
-    features     features of utterances, computed once
-    training     a fixed number of steps, early stopping
-    evaluation   EER by domain, by generator, pooled, macro
-    experiment   all of it over several seeds, and the report
-    model_file   detectors as files
+    keys            which utterances, and their weights: the key columns, no audio
+    splits          who trains, who validates, who tests
+    overlap         what training and test share
+    detector        the protocol, designs, and the entry point group `datalake.detectors`
+    lfcc, lcnn      a front end and a network: the default
+    aasist          a network on raw waveforms; `graph_attention` has its layers
+    embedding_mlp   a network on an embedding column
+    latent_network  networks in two parts
+    features        features of utterances, computed once
+    batches         which rows make up a step
+    augmentation    what becomes of a waveform: `rawboost`, `codec_pass`
+    prototypes      latent-space refinement; `latent_augmentation` goes with it
+    sharpness       sharpness-aware minimisation, and the figure
+    training        a fixed number of steps, early stopping
+    evaluation      EER by domain, by generator, pooled, macro
+    experiment      all of it over several seeds, and the report
+    model_file      detectors as files
 
 Importing this package imports torch, and raises `MissingPackageError` where it is not installed.
 """
@@ -23,11 +30,26 @@ try:
 except ModuleNotFoundError as error:
     raise MissingPackageError.of("torch", "probe", "The probe") from error
 
-from curation.probe.detector import LFCC_LCNN, Design, Detector, NeuralDetector, load_design
+from curation.probe.aasist import AASIST_PAPER, AASIST_SMALL, Aasist, AasistSettings
+from curation.probe.augmentation import Augmenter
+from curation.probe.batches import Sampling
+from curation.probe.codec_pass import CODECS
+from curation.probe.detector import (
+    AASIST,
+    AASIST_LARGE,
+    EMBEDDING_MLP,
+    LFCC_LCNN,
+    Design,
+    Detector,
+    NeuralDetector,
+    load_design,
+)
+from curation.probe.embedding_mlp import EmbeddingMlp
 from curation.probe.evaluation import Evaluation, evaluate
 from curation.probe.experiment import Report, SeedRun, run_seeds
 from curation.probe.features import FeatureStore
-from curation.probe.keys import read_keys
+from curation.probe.keys import read_keys, with_weights
+from curation.probe.latent_network import LatentNetwork
 from curation.probe.lcnn import LightCnn
 from curation.probe.lfcc import Lfcc, LfccSettings
 from curation.probe.model_file import load_detector, save_detector
@@ -36,19 +58,31 @@ from curation.probe.splits import HoldOut, hold_out_generators, validation_mask
 from curation.probe.training import Check, TrainingResult, TrainingSettings, train
 
 __all__ = [
+    "AASIST",
+    "AASIST_LARGE",
+    "AASIST_PAPER",
+    "AASIST_SMALL",
+    "CODECS",
+    "EMBEDDING_MLP",
     "LFCC_LCNN",
+    "Aasist",
+    "AasistSettings",
+    "Augmenter",
     "Check",
     "Design",
     "Detector",
+    "EmbeddingMlp",
     "Evaluation",
     "FeatureStore",
     "HoldOut",
+    "LatentNetwork",
     "Lfcc",
     "LfccSettings",
     "LightCnn",
     "NeuralDetector",
     "Overlap",
     "Report",
+    "Sampling",
     "SeedRun",
     "TrainingResult",
     "TrainingSettings",
@@ -64,4 +98,5 @@ __all__ = [
     "save_detector",
     "train",
     "validation_mask",
+    "with_weights",
 ]

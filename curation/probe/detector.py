@@ -1,25 +1,39 @@
 """What a detector is, and how a design of one becomes trainable.
 
 A `Design` names a front end (fixed, its features are kept) and a network (trained). Designs are
-found by the entry point group `datalake.detectors`, the built-in one included. Anything that scores
-waveforms is a `Detector` and can be evaluated, however it came about.
+found by the entry point group `datalake.detectors`, the built-in ones included. Anything that
+scores waveforms is a `Detector` and can be evaluated, however it came about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from curation.probe.aasist import AASIST_PAPER, Aasist
+from curation.probe.embedding_mlp import EmbeddingMlp
 from curation.probe.lcnn import LightCnn
 from curation.probe.lfcc import Lfcc
+from curation.probe.prototypes import PrototypeNetwork
 from datalake import plugins
 from datalake.errors import ConfigError
 
-__all__ = ["LFCC_LCNN", "Design", "Detector", "NeuralDetector", "choose_device", "load_design"]
+__all__ = [
+    "AASIST",
+    "AASIST_LARGE",
+    "EMBEDDING_MLP",
+    "LFCC_LCNN",
+    "Design",
+    "Detector",
+    "NeuralDetector",
+    "choose_device",
+    "load_design",
+]
 
 _GROUP: Final = "datalake.detectors"
 
@@ -47,23 +61,73 @@ class Design:
     network: Callable[[], nn.Module]
     """Makes the module from features to scores (batch,)."""
     sample_rate_hz: int = 16_000
+    column: str | None = None
+    """The column of vectors that is read instead of audio. The front end gets those."""
+    num_spoof_prototypes: int = 0
+    """Above 0 so many prototypes of spoofs, and one of bona fide speech, take the classifier's
+    place; the network must be a `LatentNetwork`."""
+
+    def reading(self, column: str) -> Design:
+        """The same on the vectors of another column.
+
+        Raises:
+            ConfigError: the design hears audio.
+        """
+        if self.column is None:
+            raise ConfigError(
+                f"The detector {self.name} hears audio and reads no embedding",
+                found=f"the column {column}",
+                fix="Use --detector embedding_mlp, or leave --embedding out",
+            )
+        return replace(self, column=column)
 
     def build(self) -> NeuralDetector:
-        """A detector with fresh weights, drawn from torch's global generator."""
-        return NeuralDetector(self.name, self.sample_rate_hz, self.front_end(), self.network())
+        """A detector with fresh weights, drawn from torch's global generator.
+
+        Raises:
+            InputError: prototypes are asked of a network without latent vectors.
+        """
+        network = self.network()
+        if self.num_spoof_prototypes:
+            network = PrototypeNetwork(network, self.num_spoof_prototypes)
+        return NeuralDetector(
+            self.name,
+            self.sample_rate_hz,
+            self.front_end(),
+            network,
+            column=self.column,
+            num_spoof_prototypes=self.num_spoof_prototypes,
+        )
 
 
 class NeuralDetector(nn.Module):
-    """A front end followed by a network; the `Detector` that training makes."""
+    """A front end followed by a network; the `Detector` that training makes.
+
+    One whose design reads a column takes the column's vectors (batch, size) for waveforms.
+    """
 
     def __init__(
-        self, name: str, sample_rate_hz: int, front_end: nn.Module, network: nn.Module
+        self,
+        name: str,
+        sample_rate_hz: int,
+        front_end: nn.Module,
+        network: nn.Module,
+        *,
+        column: str | None = None,
+        num_spoof_prototypes: int = 0,
     ) -> None:
         super().__init__()
         self.name = name
         self.sample_rate_hz = sample_rate_hz
         self.front_end = front_end
         self.network = network
+        self.column = column
+        self.num_spoof_prototypes = num_spoof_prototypes
+
+    @property
+    def num_parameters(self) -> int:
+        """Learned numbers of the network."""
+        return sum(each.numel() for each in self.network.parameters())
 
     def forward(self, waveforms: Tensor) -> Tensor:
         """Scores (batch,) of waveforms (batch, num_samples)."""
@@ -79,7 +143,16 @@ class NeuralDetector(nn.Module):
 
 
 LFCC_LCNN: Final = Design("lfcc_lcnn", Lfcc, LightCnn)
-"""The built-in design: LFCC with differences, and a light CNN."""
+"""LFCC with differences, and a light CNN: the default."""
+
+EMBEDDING_MLP: Final = Design("embedding_mlp", nn.Identity, EmbeddingMlp, column="lfcc_stats")
+"""A multilayer perceptron on an embedding; `reading` names another column than `lfcc_stats`."""
+
+AASIST: Final = Design("aasist", nn.Identity, Aasist)
+"""Spectro-temporal graph attention on the raw waveform, in a size that a CPU trains."""
+
+AASIST_LARGE: Final = Design("aasist_large", nn.Identity, partial(Aasist, AASIST_PAPER))
+"""The same in the paper's size, for a GPU."""
 
 
 def load_design(name: str) -> Design:

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curation.probe.codec_pass import codec_library
 from curation.probe.detector import Design
 from curation.probe.evaluation import Evaluation, evaluate
 from curation.probe.features import FeatureStore
 from curation.probe.model_file import save_detector
 from curation.probe.overlap import Overlap
-from curation.probe.training import Check, TrainingResult, TrainingSettings, train
+from curation.probe.training import Check, TrainingResult, TrainingSettings, sharpness, train
 
 __all__ = ["SUMMARY", "Report", "SeedRun", "run_seeds"]
 
@@ -46,6 +47,8 @@ class SeedRun:
     seed: int
     training: TrainingResult
     evaluation: Evaluation
+    test_sharpness: float | None = None
+    """The sharpness on the test rows, if the settings ask for it."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Report:
         return {
             "design": self.design,
             "settings": asdict(self.settings),
+            # Its version decides what codecs do to samples.
+            "codec_library": codec_library() if self.settings.codecs else None,
             "lineage": dict(self.lineage),
             "overlaps": [asdict(overlap) for overlap in self.overlaps],
             "by_domain": self.by_domain.to_pylist(),
@@ -82,6 +87,11 @@ class Report:
             "seeds": [
                 {
                     "seed": run.seed,
+                    "num_parameters": run.training.detector.num_parameters,
+                    "column": run.training.detector.column,
+                    "augmentations": dict(run.training.augmentations),
+                    "validation_sharpness": run.training.validation_sharpness,
+                    "test_sharpness": run.test_sharpness,
                     "num_steps": run.training.num_steps,
                     "best_step": run.training.best_step,
                     "num_training_rows": run.training.num_training_rows,
@@ -124,11 +134,13 @@ def run_seeds(
     """Train and test with the seeds `settings.seed`, `settings.seed + 1`, …
 
     Features are computed once for all seeds. A seed decides the weights at the start, the order of
-    the batches and which rows validate; the test and its bootstrap stay the same.
+    the batches, what augmentation does and which rows validate; the test and its bootstrap stay
+    the same.
 
     Args:
         train_store: features of the table that `train_keys` indexes.
-        train_keys: the rows to train and validate on.
+        train_keys: the rows to train and validate on; with a column `weight` (`with_weights`)
+            where the settings use weights.
         test_store: features of the table that `test_keys` indexes; may be the same object.
         test_keys: the rows to test on.
         design: what to build.
@@ -147,7 +159,10 @@ def run_seeds(
             train_store, train_keys, design, replace(settings, seed=seed), on_check=report
         )
         found = evaluate(test_store, test_keys, result.detector, num_resamples=num_resamples)
-        runs.append(SeedRun(seed, result, found))
+        at_test = None
+        if settings.sharpness_rho:
+            at_test = sharpness(test_store, test_keys, result.detector, settings.sharpness_rho)
+        runs.append(SeedRun(seed, result, found, at_test))
     return tuple(runs)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datalake.errors import SchemaError
+from datalake.errors import InputError, SchemaError
 from datalake.lake import Selection
 from datalake.schema import BONAFIDE, SPOOF
 from datalake.tables import Table
 
-__all__ = ["KEYS", "is_bonafide", "read_keys", "texts"]
+__all__ = ["KEYS", "is_bonafide", "read_keys", "texts", "with_weights"]
 
 KEYS: Final = ("utt_id", "label", "domain", "source", "generator", "speaker_id", "sha256")
 """The columns read, besides `row_index`. All but the first three may be missing from a table."""
@@ -57,6 +57,38 @@ def read_keys(
         if name not in present:
             keys = keys.append_column(name, pa.nulls(keys.num_rows, pa.string()))
     return keys.select(["row_index", *KEYS])
+
+
+def with_weights(keys: pa.Table, selection: Selection) -> pa.Table:
+    """The rows of `keys` that a Weight selection draws, with a column `weight` (float64).
+
+    Rows that the selection does not have, or has with a weight of 0, are left out: they are never
+    drawn.
+
+    Args:
+        keys: rows of the version that the selection was made from, as `read_keys` gives them.
+        selection: whose weights.
+
+    Raises:
+        InputError: nothing is left.
+    """
+    indices = selection.rows["row_index"].to_numpy()
+    order = np.argsort(indices, kind="stable")
+    rows = keys["row_index"].to_numpy()
+    places = np.searchsorted(indices, rows, sorter=order)
+    found = np.take(order, places, mode="clip") if len(order) else np.empty(0, np.int64)
+    weights = np.zeros(len(rows))
+    if len(order):
+        same = indices[found] == rows
+        weights[same] = selection.rows["weight"].to_numpy()[found[same]]
+    if not (weights > 0).any():
+        raise InputError(
+            "The weights are of other rows than those to train on",
+            where=selection.name,
+            found=f"{len(order):,} weighted rows and {len(rows):,} to train on, none in common",
+        )
+    drawn = pa.array(weights > 0)
+    return keys.append_column("weight", pa.array(weights)).filter(drawn)
 
 
 def is_bonafide(keys: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

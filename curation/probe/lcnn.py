@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from curation.probe.latent_network import LatentNetwork
+
 __all__ = ["LightCnn", "MaxFeatureMap"]
 
 
@@ -22,8 +24,8 @@ class MaxFeatureMap(nn.Module):
         return right + torch.relu(left - right)
 
 
-class LightCnn(nn.Module):
-    """Features to one score an utterance; about 60,000 parameters at the default width.
+class LightCnn(LatentNetwork):
+    """Features to one score an utterance; 60,809 parameters at the default width.
 
     Coefficients are standardised by a batch norm first. A stride and three poolings halve both axes
     four times; what is left is described by its mean and standard deviation over time, so any
@@ -33,6 +35,7 @@ class LightCnn(nn.Module):
     def __init__(self, num_coefficients: int = 60, width: int = 16) -> None:
         super().__init__()
         half = width // 2
+        self.latent_size = 2 * width
         self.standardise = nn.BatchNorm1d(num_coefficients)
         self.layers = nn.Sequential(
             *_convolution(1, width, 5, stride=2),
@@ -63,11 +66,16 @@ class LightCnn(nn.Module):
             nn.Linear(2 * width, 1),
         )
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Scores (batch,) of features (batch, num_coefficients, num_frames); high is bona fide."""
+    def embed(self, features: Tensor) -> Tensor:
+        """Latent vectors (batch, 2 * width) of features (batch, num_coefficients, num_frames)."""
         maps = self.layers(self.standardise(features).unsqueeze(1)).flatten(1, 2)
         description = torch.cat([maps.mean(2), maps.std(2, correction=0)], dim=1)
-        scores: Tensor = self.head(description).squeeze(1)
+        latents: Tensor = self.head[:-1](description)
+        return latents
+
+    def classify(self, latents: Tensor) -> Tensor:
+        """Scores (batch,) of latent vectors."""
+        scores: Tensor = self.head[-1](latents).squeeze(1)
         return scores
 
 

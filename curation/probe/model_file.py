@@ -1,9 +1,10 @@
-"""Detectors as files: weights and the name of their design, readable without running any code."""
+"""Detectors as files: weights and what their design is, readable without running any code."""
 
 from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,15 @@ _FORMAT: Final = 1
 
 
 def save_detector(detector: NeuralDetector, path: str | os.PathLike[str]) -> None:
-    """Write a detector's weights, on the CPU, and its design's name to `path`."""
+    """Write a detector's weights, on the CPU, and what its design is to `path`."""
     weights = {name: value.cpu() for name, value in detector.network.state_dict().items()}
-    content = {"format": _FORMAT, "design": detector.name, "weights": weights}
+    content = {
+        "format": _FORMAT,
+        "design": detector.name,
+        "column": detector.column,
+        "num_spoof_prototypes": detector.num_spoof_prototypes,
+        "weights": weights,
+    }
     partial = Path(path).with_suffix(".partial")
     torch.save(content, partial)
     partial.replace(path)
@@ -31,7 +38,8 @@ def load_detector(path: str | os.PathLike[str], design: Design | None = None) ->
 
     Args:
         path: the file.
-        design: the design it has; None finds it among the installed ones by its name.
+        design: the design it has; None finds it among the installed ones by its name. The column
+            it reads and its number of prototypes are the file's.
 
     Raises:
         NotFoundError: there is no such file, or its design is not installed.
@@ -50,7 +58,12 @@ def load_detector(path: str | os.PathLike[str], design: Design | None = None) ->
         raise InputError(
             "The file is no detector of this format", where=str(path), expected=f"format {_FORMAT}"
         )
-    design = design or load_design(content["design"])
+    # Files of before have neither; they are of designs that hear audio and have a classifier.
+    design = replace(
+        design or load_design(content["design"]),
+        column=content.get("column"),
+        num_spoof_prototypes=content.get("num_spoof_prototypes", 0),
+    )
     with torch.random.fork_rng():
         detector = design.build()
     try:
