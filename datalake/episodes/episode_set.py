@@ -381,8 +381,17 @@ def create_episodes(
     *,
     format: str = "lance",  # noqa: A002 - the word everybody uses
     lineage: Lineage,
+    annotations: Sequence[pa.Field] = (),
 ) -> EpisodeSet:
     """Create an empty episode set.
+
+    Args:
+        lake: the lake.
+        name: its name.
+        features: what its episodes have.
+        format: of its tables.
+        lineage: what makes it.
+        annotations: columns of the episodes beyond `EPISODES`, all nullable.
 
     Raises:
         ExistsError: a table, selection or set has the name.
@@ -401,7 +410,7 @@ def create_episodes(
     try:
         episodes = lake.create(
             f"{name}.{_EPISODES}",
-            EPISODES,
+            pa.schema([*EPISODES, *annotations]),
             format=format,
             lineage=lineage,
             properties=_properties(frames, videos, features),

@@ -703,3 +703,57 @@ def test_of_two_operations_the_later_one_is_refused(
             act()
         assert open_episodes(memory, "g1").features == before.features
         assert_frames(open_episodes(memory, "g1"), range(5), image=False)
+
+
+# Annotations ------------------------------------------------------------------------------------
+
+
+def annotated(lake: Lake, name: str, scale: float = 1.0) -> pa.Field:
+    """Give a set's episodes the column `vector`: number and scale; metadata name the scale."""
+    episodes = lake[f"{name}.episodes"]
+    numbers = episodes.scan(["episode_index"]).read_all()["episode_index"].to_pylist()
+    field = pa.field("vector", pa.list_(pa.float32(), 2), metadata={"by": f"scale {scale}"})
+    values = pa.array([[number, scale] for number in numbers], field.type)
+    batch = pa.record_batch([values], schema=pa.schema([field]))
+    reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    episodes.add_columns(reader, properties=dict(episodes.info().properties))
+    return field
+
+
+def vectors_of(lake: Lake, name: str) -> dict[str, list[float] | None]:
+    rows = lake[f"{name}.episodes"].scan(["episode_id", "vector"]).read_all()
+    return dict(zip(*(rows[key].to_pylist() for key in ("episode_id", "vector")), strict=True))
+
+
+def test_annotations_stay_with_their_episodes(lake: Lake) -> None:
+    annotated(lake, "g1")
+    delete(lake, "g1", where="episode_index = 1")
+    set_task(lake, "g1", "sweep", where="TRUE")
+    trim(lake, "g1", ranges={"robots/000002": (3, 9)})
+    # Trimming moves an episode to the end; what it was annotated by is not there any more.
+    assert vectors_of(lake, "g1") == {
+        "robots/000000": [0, 1], "robots/000003": [3, 1], "robots/000004": [4, 1],
+        "robots/000002": None,
+    }  # fmt: skip
+    split(lake, "g1", Ranges({"a": [(0, 2)], "b": [(2, 4)]}), into={"a": "g1a", "b": "g1b"})
+    assert vectors_of(lake, "g1a") == {"robots/000000": [0, 1], "robots/000003": [3, 1]}
+    assert lake["g1a.episodes"].schema.field("vector").metadata == {b"by": b"scale 1.0"}
+    change = merge(lake, ["g1a", "g1b"], "again", prefix=True)
+    assert vectors_of(lake, "again")["g1b/robots/000004"] == [4, 1]
+    assert len(vectors_of(lake, "again")) == 4
+    assert change.details["annotations_left"] == []
+    assert open_episodes(lake, "again").index.lengths.sum() == 12 + 9 + 15 + 6
+
+
+def test_a_merge_never_mixes_annotations_of_two_kinds(lake: Lake) -> None:
+    write_robots(lake, "g2", source="b", format=lake["g1.episodes"].format)
+    write_robots(lake, "g3", source="c", format=lake["g1.episodes"].format)
+    annotated(lake, "g1")
+    annotated(lake, "g2", scale=2.0)
+    change = merge(lake, ["g1", "g2", "g3"], "all")
+    found = vectors_of(lake, "all")
+    assert [found[f"{source}/000003"] for source in ("robots", "b", "c")] == [[3, 1], None, None]
+    assert change.details["annotations_left"] == ["vector"]
+    # A set that is there has the columns that it has.
+    assert merge(lake, ["g2"], "g3").details["annotations_left"] == ["vector"]
+    assert "vector" not in lake["g3.episodes"].schema.names

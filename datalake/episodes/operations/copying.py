@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from datalake.episodes.episode_set import EpisodeSet
 from datalake.episodes.operations.rows import video_ids, with_columns
+from datalake.episodes.schema import EPISODES
 from datalake.episodes.walk import walk
 from datalake.errors import InputError
 from datalake.lake import Lineage
 from datalake.tables import Piece
 
-__all__ = ["Copier", "same_id"]
+__all__ = ["Copier", "annotations", "same_id"]
 
 _BATCH_ROWS = 256
 
@@ -39,6 +40,9 @@ class Copier:
     num_frames: int = 0
     num_videos: int = 0
     num_video_bytes: int = 0
+    left: set[str] = field(default_factory=set)
+    """Annotations whose values do not come along: the target has no such column, or it was filled
+    by something else."""
     _episodes: list[Piece] = field(default_factory=list)
     _frames: list[Piece] = field(default_factory=list)
     _videos: list[Piece] = field(default_factory=list)
@@ -129,13 +133,30 @@ class Copier:
     def _episode_rows(
         self, source: EpisodeSet, rows: npt.NDArray[np.int64], renamed: Rename
     ) -> pa.RecordBatchReader:
+        own, schema = source.episodes.schema, self.target.episodes.schema
+        names = [
+            field.name
+            for field in schema
+            if field.name in EPISODES.names
+            or (field.name in own.names and _same(own.field(field.name), field))
+        ]
+        self.left |= set(own.names) - set(names)
+
         def batches() -> Iterator[pa.RecordBatch]:
             for start in range(0, len(rows), _BATCH_ROWS):
-                taken = source.episodes.take(rows[start : start + _BATCH_ROWS]).combine_chunks()
+                chosen = rows[start : start + _BATCH_ROWS]
+                taken = source.episodes.take(chosen, names).combine_chunks()
                 for batch in taken.to_batches():
-                    yield batch if renamed is same_id else _with_ids(batch, renamed)
+                    columns = [
+                        batch.column(f.name)
+                        if f.name in names
+                        else pa.nulls(batch.num_rows, f.type)
+                        for f in schema
+                    ]
+                    whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+                    yield whole if renamed is same_id else _with_ids(whole, renamed)
 
-        return pa.RecordBatchReader.from_batches(source.episodes.schema, batches())
+        return pa.RecordBatchReader.from_batches(schema, batches())
 
     def _video_rows(
         self, source: EpisodeSet, rows: npt.NDArray[np.int64], renamed: Rename
@@ -163,6 +184,21 @@ class Copier:
     @staticmethod
     def _wanted(source: EpisodeSet, rows: npt.NDArray[np.int64]) -> set[str]:
         return video_ids(source.episodes.take(rows, ["videos"])["videos"].to_pylist())
+
+
+def annotations(sets: Iterable[EpisodeSet]) -> list[pa.Field]:
+    """The columns that episodes of these sets have beyond `EPISODES`; of two alike the first."""
+    found: dict[str, pa.Field] = {}
+    for each in sets:
+        for own in each.episodes.schema:
+            if own.name not in EPISODES.names:
+                found.setdefault(own.name, own)
+    return list(found.values())
+
+
+def _same(one: pa.Field, other: pa.Field) -> bool:
+    """Whether two columns hold values of one kind: metadata say by what they were filled."""
+    return bool(one.type == other.type and (one.metadata or {}) == (other.metadata or {}))
 
 
 def _files(of: EpisodeSet) -> Iterator[tuple[str, str | None, int]]:

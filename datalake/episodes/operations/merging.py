@@ -18,7 +18,7 @@ from datalake.episodes.episode_set import (
 )
 from datalake.episodes.fitting import is_storable
 from datalake.episodes.operations.change import Change
-from datalake.episodes.operations.copying import Copier, Rename, same_id
+from datalake.episodes.operations.copying import Copier, Rename, annotations, same_id
 from datalake.episodes.schema import frames_schema
 from datalake.errors import ExistsError, InputError, SchemaError
 from datalake.lake import Lake, Lineage
@@ -43,7 +43,9 @@ def merge(
     """Add all episodes of sets to another one, which is made if it is not there.
 
     The sets stay as they are: rows and video files are copied, a file that several of them have
-    once. Task numbers are each episode's own, so none of them changes.
+    once. Task numbers are each episode's own, so none of them changes. Annotations come along where
+    `into` has their column, filled in the same way (same type and field metadata); a set that is
+    made has those of all sets. Other values do not, and the change names their columns.
 
     Args:
         lake: the lake.
@@ -98,7 +100,14 @@ def merge(
     target = held
     if target is None:
         kept_as = given[0].episodes.format
-        target = create_episodes(lake, into, features, format=kept_as, lineage=lineage)
+        target = create_episodes(
+            lake,
+            into,
+            features,
+            format=kept_as,
+            lineage=lineage,
+            annotations=annotations(given),
+        )
     try:
         copier = Copier(_widened(target.to_write(), features, lineage))
         rows = [np.arange(len(source.index.lengths)) for source in given]
@@ -120,7 +129,7 @@ def merge(
         num_frames=copier.num_frames,
         num_videos=copier.num_videos,
         num_video_bytes=copier.num_video_bytes,
-        details={"sources": list(sources)},
+        details={"sources": list(sources), "annotations_left": sorted(copier.left)},
     )
 
 

@@ -20,7 +20,7 @@ from datalake.episodes.episode_set import (
     open_episodes,
 )
 from datalake.episodes.operations.change import Change
-from datalake.episodes.operations.copying import Copier
+from datalake.episodes.operations.copying import Copier, annotations
 from datalake.episodes.operations.rows import rewritten, with_columns
 from datalake.errors import ExistsError, InputError, SchemaError, nearest
 from datalake.lake import Lake, Lineage
@@ -255,7 +255,14 @@ def _copied(
     lineage: Lineage,
 ) -> int:
     kept_as = episodes.episodes.format
-    made = create_episodes(lake, into, episodes.features, format=kept_as, lineage=lineage)
+    made = create_episodes(
+        lake,
+        into,
+        episodes.features,
+        format=kept_as,
+        lineage=lineage,
+        annotations=annotations([episodes]),
+    )
     try:
         copier = Copier(made.to_write())
         copier.add(episodes, rows)

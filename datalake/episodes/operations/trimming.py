@@ -19,6 +19,7 @@ from datalake.episodes.idle import idle_frames
 from datalake.episodes.operations.change import Change
 from datalake.episodes.operations.rows import frame_rows
 from datalake.episodes.quality import domain_of, quality_of
+from datalake.episodes.schema import EPISODES
 from datalake.episodes.statistics import summarise
 from datalake.episodes.walk import walk
 from datalake.errors import InputError
@@ -55,7 +56,8 @@ def trim(
 
     `frame_index` and `timestamp` of the frames that stay are based anew on the first of them, and
     the video spans are moved as much. Statistics of numbers and the quality columns are measured
-    again; those of pictures stay what they were (`recompute_stats` measures them).
+    again; those of pictures stay what they were (`recompute_stats` measures them). Annotations of
+    episodes that are cut become null: they were made of frames that went.
 
     Args:
         lake: the lake.
@@ -242,7 +244,8 @@ def _row(
     tasks = {each["task_index"]: each["task"] for each in old["tasks"] or ()}
     task = tasks.get(number, old["task"])
     return {
-        **old,
+        # Annotations were made of frames that went.
+        **{name: old[name] for name in EPISODES.names},
         **quality_of(kept, features, old["fps"]),
         "task": task,
         "domain": domain_of(old["source"], old["embodiment"], task),

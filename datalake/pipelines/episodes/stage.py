@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from datalake.episodes import EPISODES
 from datalake.episodes.validation import Checks, check_episode
 from datalake.pipelines.episodes.payloads import read_payload
 from datalake.pipelines.episodes.refused import RefusedEpisode, refused
@@ -85,6 +84,8 @@ class EpisodeJob:
     """The videos of the set."""
     frames_schema: pa.Schema
     frames_stager: Stager
+    episodes_schema: pa.Schema
+    """Of the table as it is: columns that an ingest cannot fill are null in what it brings."""
     episodes_stager: Stager
     checks: Checks
     union: bool
@@ -119,7 +120,7 @@ class _Staging:
         staged = self._staged
         staged.frames = self._job.frames_stager.write(self._frames())
         if self._rows:
-            rows = pa.RecordBatch.from_pylist(self._rows, EPISODES)
+            rows = pa.RecordBatch.from_pylist(self._rows, self._job.episodes_schema)
             staged.episodes = self._job.episodes_stager.write(rows)
         return staged
 

@@ -201,6 +201,7 @@ class EpisodeWork:
             videos=episode_set.videos,
             frames_schema=episode_set.frames.schema,
             frames_stager=episode_set.frames.stager(),
+            episodes_schema=episode_set.episodes.schema,
             episodes_stager=episode_set.episodes.stager(),
             checks=Checks(),
             union=self._settings.union,

@@ -437,3 +437,27 @@ def test_faults_of_the_dataset_as_a_whole_stop_it_and_warnings_do_not(
         run(lake, corpus, name="g2")
     with pytest.raises(InputError, match="empty"):
         run(lake, toy(tmp_path / "none", 0), name="g2")
+
+
+def test_more_episodes_come_into_an_annotated_set(
+    any_lake: tuple[Lake, str], tmp_path: Path
+) -> None:
+    lake, kept_as = any_lake
+    corpus = toy(tmp_path / "toys")
+    run(lake, corpus, format=kept_as)
+    episodes = lake["g1.episodes"]
+    field = pa.field("vector", pa.list_(pa.float32(), 2), metadata={"by": "hand"})
+    batch = pa.record_batch(
+        [pa.array([[number, 1] for number in range(4)], field.type)], schema=pa.schema([field])
+    )
+    episodes.add_columns(
+        pa.RecordBatchReader.from_batches(batch.schema, [batch]),
+        properties=dict(episodes.info().properties),
+    )
+    corpus.add(6)
+    corpus.write()
+
+    assert run(lake, corpus).num_added == 1
+
+    rows = open_episodes(lake, "g1").episodes.scan(["vector"]).read_all()["vector"].to_pylist()
+    assert rows == [[0, 1], [1, 1], [2, 1], [3, 1], None]
