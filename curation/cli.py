@@ -6,6 +6,7 @@ import logging
 from typing import NoReturn
 
 from curation import cli_audit
+from curation.cli_dedup import dedup
 from curation.cli_drop import drop
 from curation.cli_measure import measure
 from curation.cli_probe import probe
@@ -22,6 +23,7 @@ console.command(app)(weigh)
 console.command(app)(probe)
 console.command(app)(measure)
 console.command(app)(drop)
+console.command(app)(dedup)
 console.command(app)(split)
 app.add_typer(cli_audit.app, name="audit")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from curation.cli_drops_file import check_drops_file, write_drops
 from curation.cli_selection import selection_facts
 from curation.quality.drops import Drops, find_drops, parse_rule
 from curation.selection.passing import select_passing
@@ -16,8 +16,6 @@ from datalake.cli import console
 from datalake.errors import InputError
 from datalake.lake import Lineage, Selection
 from datalake.tables import Table
-from datalake.tables.failures import translated
-from datalake.uri import Location
 
 __all__ = ["drop"]
 
@@ -49,12 +47,7 @@ def drop(
 
     The table stays as it is. Each drop has a reason, the value and the bound.
     """
-    if drops is not None and drops.suffix not in (".parquet", ".csv"):
-        raise InputError(
-            "The drops cannot be written so",
-            expected="a name in .parquet or .csv",
-            found=str(drops),
-        )
+    check_drops_file(drops)
     rules = [parse_rule(text) for text in rule]
     lake = session.open_lake()
     source = lake[table]
@@ -66,7 +59,7 @@ def drop(
             kept, Lineage("drop", config=dict(kept.parameters), inputs={table: source.version})
         )
     if drops is not None:
-        _write(found.rows, drops)
+        write_drops(found.rows, drops)
     counts = {
         pair["values"]: pair["counts"] for pair in pc.value_counts(found.rows["reason"]).to_pylist()
     }
@@ -112,16 +105,3 @@ def _kept(
         parameters={"rules": rules, "where": where},
         where=where,
     )
-
-
-def _write(rows: pa.Table, path: Path) -> None:
-    import pyarrow.csv as as_csv
-    import pyarrow.parquet as as_parquet
-
-    making = path.with_name(f".{path.name}.making")
-    with translated(Location(str(path)), "Writing the drops"):
-        if path.suffix == ".csv":
-            as_csv.write_csv(rows, making)
-        else:
-            as_parquet.write_table(rows, making)
-        making.replace(path)

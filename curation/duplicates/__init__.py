@@ -2,8 +2,9 @@
 
 from curation.duplicates.cover import CutOff, Dropped, Pairs, Rule, drop_duplicates
 from curation.duplicates.drops import DUPLICATES, Duplicates
-from curation.duplicates.equal import equal_rows
+from curation.duplicates.equal import equal_rows, equal_samples
 from curation.duplicates.near import near_duplicates
+from curation.duplicates.same_audio import same_audio
 
 __all__ = [
     "DUPLICATES",
@@ -14,5 +15,7 @@ __all__ = [
     "Rule",
     "drop_duplicates",
     "equal_rows",
+    "equal_samples",
     "near_duplicates",
+    "same_audio",
 ]

@@ -1,0 +1,85 @@
+"""`curate dedup`: what it prints, saves and refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow.csv as as_csv
+import pyarrow.parquet as as_parquet
+import pytest
+
+import datalake
+from curation.cli import app
+from datalake.cli import console
+from datalake.pipelines.ingest import ingest
+from tests.speech import write_speech
+
+
+def curate(capsys, *args: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as leaving:
+        console.run(app, "curate", args)
+    out, err = capsys.readouterr()
+    return leaving.value.code, out, err
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dedup")
+    source = write_speech(folder / "speech")
+    # A file under a second name, in the place of one of its domain.
+    copied = sorted((source / "studio").glob("vocoder-b*.flac"))
+    shutil.copy(copied[0], copied[1])
+    lake = datalake.open_lake(folder / "lake")
+    ingest(lake, source, "corpus", executor="local")
+    return lake
+
+
+@pytest.mark.parametrize("by", ["bytes", "samples", "audio"])
+def test_a_copy_goes_and_what_is_kept_is_a_selection(lake, tmp_path, capsys, by) -> None:
+    drops = tmp_path / ("drops.csv" if by == "bytes" else "drops.parquet")
+    code, out, err = curate(
+        capsys, "dedup", "corpus", "--lake", lake.location.uri, "--by", by,
+        "--as", f"once_{by}", "--drops", str(drops), "--json", "--quiet",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    assert (said["num_considered"], said["num_dropped"], said["num_rows"]) == (94, 1, 93)
+    assert said["num_uncovered"] == 0
+    written = as_csv.read_csv(drops) if by == "bytes" else as_parquet.read_table(drops)
+    row = written.to_pylist()[0]
+    selection = lake.selection(f"once_{by}")
+    ids = selection.rows["utt_id"].to_pylist()
+    assert row["kept_by_id"] in ids
+    assert row["utt_id"] not in ids
+    assert selection.parameters["by"] == ("sha256" if by == "bytes" else by)
+    bound = {line["domain"] for line in selection.manifest.to_pylist() if line["binds"]}
+    assert bound == {"studio/vocoder-b"}
+
+
+def test_people_get_a_summary(lake, capsys) -> None:
+    code, out, _ = curate(
+        capsys, "dedup", "corpus", "--lake", lake.location.uri, "--by", "speaker_id", "--best-by",
+        "duration_s",
+    )  # fmt: skip
+    assert code == 0
+    assert "dropped     89" in out
+    assert "not saved" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--by", "embeding"], "no column embeding"),
+        (["--rule", "covr"], "no rule covr"),
+        (["--drops", "x.txt"], "cannot be written so"),
+        (["--by", "audio", "--threshold", "0.2"], "threshold"),
+        (["--best-by", "snr"], "no column snr"),
+    ],
+)
+def test_what_cannot_be_done_is_one_paragraph(lake, capsys, options, why) -> None:
+    code, out, err = curate(capsys, "dedup", "corpus", "--lake", lake.location.uri, *options)
+    assert code == 2
+    assert out == ""
+    assert why in err
+    assert "Traceback" not in err
