@@ -96,7 +96,7 @@ bench-video: $(VENV)/.installed-test
 # Needs an environment with the real lerobot package, whose versions clash with ours:
 #   make bench-episodes LEROBOT_PYTHON=/path/to/python DATASET=/path/to/dataset
 bench-episodes: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/ingest_episodes.py $(DATASET) --lerobot-python $(LEROBOT_PYTHON)
+	$(BIN)/python benchmarks/ingest_episodes.py --data $(DATASET) --lerobot-python $(LEROBOT_PYTHON)
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
