@@ -18,7 +18,7 @@ from datalake.errors import InputError
 from datalake.lake import Lineage
 from datalake.tables import Piece
 
-__all__ = ["Copier", "annotations", "same_id"]
+__all__ = ["Copier", "annotation_fields", "same_id"]
 
 _BATCH_ROWS = 256
 
@@ -186,7 +186,7 @@ class Copier:
         return video_ids(source.episodes.take(rows, ["videos"])["videos"].to_pylist())
 
 
-def annotations(sets: Iterable[EpisodeSet]) -> list[pa.Field]:
+def annotation_fields(sets: Iterable[EpisodeSet]) -> list[pa.Field]:
     """The columns that episodes of these sets have beyond `EPISODES`; of two alike the first."""
     found: dict[str, pa.Field] = {}
     for each in sets:

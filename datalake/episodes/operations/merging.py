@@ -18,7 +18,7 @@ from datalake.episodes.episode_set import (
 )
 from datalake.episodes.fitting import is_storable
 from datalake.episodes.operations.change import Change
-from datalake.episodes.operations.copying import Copier, Rename, annotations, same_id
+from datalake.episodes.operations.copying import Copier, Rename, annotation_fields, same_id
 from datalake.episodes.schema import frames_schema
 from datalake.errors import ExistsError, InputError, SchemaError
 from datalake.lake import Lake, Lineage
@@ -106,7 +106,7 @@ def merge(
             features,
             format=kept_as,
             lineage=lineage,
-            annotations=annotations(given),
+            annotations=annotation_fields(given),
         )
     try:
         copier = Copier(_widened(target.to_write(), features, lineage))

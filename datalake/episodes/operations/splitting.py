@@ -20,7 +20,7 @@ from datalake.episodes.episode_set import (
     open_episodes,
 )
 from datalake.episodes.operations.change import Change
-from datalake.episodes.operations.copying import Copier, annotations
+from datalake.episodes.operations.copying import Copier, annotation_fields
 from datalake.episodes.operations.rows import rewritten, with_columns
 from datalake.errors import ExistsError, InputError, SchemaError, nearest
 from datalake.lake import Lake, Lineage
@@ -261,7 +261,7 @@ def _copied(
         episodes.features,
         format=kept_as,
         lineage=lineage,
-        annotations=annotations([episodes]),
+        annotations=annotation_fields([episodes]),
     )
     try:
         copier = Copier(made.to_write())
