@@ -65,13 +65,20 @@ def fit_kmeans(
         )
     centroids = np.array(vectors[:num_clusters], np.float32)
     objectives = []
+    sums = np.zeros(centroids.shape, np.float64)
+    counts = np.zeros(num_clusters, np.int64)
+    home = np.full(len(vectors), -1, np.int32)
     for _ in range(num_iterations):
-        sums = np.zeros(centroids.shape, np.float64)
-        counts = np.zeros(num_clusters, np.int64)
         objective = 0.0
-        for _start, block, nearest, squares in _assigned(vectors, centroids, metric):
-            _add_rows(sums, block, nearest)
-            counts += np.bincount(nearest, minlength=num_clusters)
+        for start, block, nearest, squares in _assigned(vectors, centroids, metric):
+            before = home[start : start + len(block)]
+            moved = np.flatnonzero(nearest != before)
+            gone = moved[before[moved] >= 0]
+            _add_rows(sums, block, gone, before[gone], np.subtract)
+            _add_rows(sums, block, moved, nearest[moved], np.add)
+            counts -= np.bincount(before[gone], minlength=num_clusters)
+            counts += np.bincount(nearest[moved], minlength=num_clusters)
+            before[:] = nearest
             objective += float(squares.sum(dtype=np.float64))
         objectives.append(objective)
         centroids = _means(sums, counts, centroids, metric)
@@ -107,11 +114,30 @@ def _assigned(
 
 
 def _add_rows(
-    sums: npt.NDArray[np.float64], block: npt.NDArray[np.float32], nearest: npt.NDArray[np.intp]
+    sums: npt.NDArray[np.float64],
+    block: npt.NDArray[np.float32],
+    rows: npt.NDArray[np.intp],
+    clusters: npt.NDArray[np.integer],
+    add: np.ufunc,
 ) -> None:
-    """Add each row to its centroid's sum, in row order: numpy's reduceat takes three times this."""
-    for row, cluster in zip(block, nearest.tolist(), strict=True):
-        sums[cluster] += row
+    """Add rows of a block to their clusters' sums, or take them away.
+
+    A cluster's rows come in row order: first the first row of every cluster at once, then the
+    second. That is a loop over rows in fewer steps; numpy's reduceat takes four times as long.
+    """
+    if not len(rows):
+        return
+    order = np.argsort(clusters, kind="stable")
+    ends = np.flatnonzero(np.diff(clusters[order], append=-1))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    number = np.arange(len(order)) - np.repeat(starts, ends + 1 - starts)
+    order = order[np.argsort(number, kind="stable")]
+    stop = 0
+    for size in np.bincount(number).tolist():
+        some = order[stop : stop + size]
+        stop += size
+        into = clusters[some]
+        sums[into] = add(sums[into], block[rows[some]])
 
 
 def _means(
