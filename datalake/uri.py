@@ -47,13 +47,16 @@ class StorageOptions:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    reads_per_s: float | None = None
+    """Requests a second that all processes of a machine together may send to the store when they
+    stream from it. None: `DATALAKE_READS_PER_S`, or what `datalake.blocks.budget` grants."""
 
     def resolved(self, env: Mapping[str, str] | None = None) -> StorageOptions:
         """These options with the gaps filled from the environment and the profile's files.
 
         Raises:
             NotFoundError: there is no such profile.
-            ConfigError: the endpoint is no address.
+            ConfigError: the endpoint is no address, or the rate no positive number.
         """
         env = os.environ if env is None else env
         profile = self.profile or env.get("AWS_PROFILE")
@@ -76,7 +79,31 @@ class StorageOptions:
             access_key=self.access_key or keys.get("aws_access_key_id"),
             secret_key=self.secret_key or keys.get("aws_secret_access_key"),
             session_token=self.session_token or keys.get("aws_session_token"),
+            reads_per_s=_reads_per_s(self.reads_per_s, env),
         )
+
+
+def _reads_per_s(given: float | None, env: Mapping[str, str]) -> float | None:
+    """Requests a second as they were given, or as the environment says.
+
+    Raises:
+        ConfigError: that is no positive number.
+    """
+    text = env.get("DATALAKE_READS_PER_S") if given is None else str(given)
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ConfigError(
+            "The requests a second are no rate",
+            where="reads_per_s" if given is not None else "DATALAKE_READS_PER_S",
+            expected="a positive number",
+            found=text,
+        )
+    return number
 
 
 def _env_keys(env: Mapping[str, str]) -> dict[str, str]:

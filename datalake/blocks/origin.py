@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +68,8 @@ class Origin:
         table: the version.
         directory: of the node's cache, where the request budget is kept; None for a budget of this
             process alone.
-        reads_per_s: that the store grants this node.
+        reads_per_s: that the store grants this node; None for what the options say with which the
+            table was opened (`StorageOptions.reads_per_s`), or `DEFAULT_RATE`.
         patience_s: how long a store may refuse before a read fails.
     """
 
@@ -77,7 +78,7 @@ class Origin:
         table: Table,
         *,
         directory: Path | None = None,
-        reads_per_s: float = DEFAULT_RATE,
+        reads_per_s: float | None = None,
         patience_s: float = 120.0,
     ) -> None:
         self._table = table
@@ -88,8 +89,13 @@ class Origin:
         self.store = ""
         """Endpoint and bucket; empty for a local table."""
         if self.is_remote:
-            self.store = _store(table, location)
-            self._budget = RequestBudget.of(directory, self.store, rate=reads_per_s)
+            # A handle keeps its location to itself.
+            own: Location = getattr(table, "_location", location)
+            options = own.options.resolved()
+            # The endpoint tells stores of equal names apart.
+            self.store = f"{options.endpoint or ''} {'/'.join(location.uri.split('/')[:3])}"
+            rate = reads_per_s or options.reads_per_s or DEFAULT_RATE
+            self._budget = RequestBudget.of(directory, self.store, rate=rate)
         self.is_forked = False
         """Whether this process was forked from one that had the table open."""
 
@@ -264,14 +270,6 @@ def _named(rows: Rows | range) -> str:
         return f"row {first}" if size == 1 else f"rows {first}-{last}"
     shown = ", ".join(str(row) for row in rows[:8])
     return f"rows {shown}" + (f", … ({size} in all)" if size > 8 else "")
-
-
-def _store(table: Table, location: Location) -> str:
-    """What is asked: the endpoint and the bucket."""
-    # A handle keeps its location to itself; the endpoint tells stores of equal names apart.
-    own: Any = getattr(table, "_location", location)
-    endpoint = own.options.resolved().endpoint or ""
-    return f"{endpoint} {'/'.join(location.uri.split('/')[:3])}"
 
 
 def num_runs(rows: Rows) -> int:

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.blocks.ahead import Ahead, Fetch
-from datalake.blocks.budget import DEFAULT_RATE
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.layout import Kind, Layout, layout_of
 from datalake.blocks.opened import (
@@ -57,7 +56,8 @@ class TableReader:
             `scatter`, which decides it by the cache's size.
         num_threads: most fetches in the background at a time.
         ahead_bytes: most bytes under way in the background.
-        reads_per_s: requests a second that this node may send to the table's store.
+        reads_per_s: requests a second that this node may send to the table's store; None for what
+            the options of its location say (`StorageOptions.reads_per_s`), or `DEFAULT_RATE`.
         patience_s: how long a store may refuse before a read fails.
     """
 
@@ -70,7 +70,7 @@ class TableReader:
         sparse: bool = False,
         num_threads: int = _NUM_THREADS,
         ahead_bytes: int = _AHEAD_BYTES,
-        reads_per_s: float = DEFAULT_RATE,
+        reads_per_s: float | None = None,
         patience_s: float = 120.0,
     ) -> None:
         self._table = table

@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 from datalake.blocks import origin as module
+from datalake.blocks.budget import DEFAULT_RATE
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.origin import Origin, num_runs, will_pass
 from datalake.blocks.reader import TableReader
 from datalake.errors import CredentialsError, NotFoundError, StoreError
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
+from datalake.uri import Location, StorageOptions
 from tests.blocks import made
 
 # Whole sentences, as they came from the libraries.
@@ -187,3 +189,16 @@ def test_lost_files_lose_their_rows_alone(
     assert views == data.take(fine)["audio"].to_pylist()
     error = reader.lost(["label"], lost)[31]
     assert "row 31" in str(error)
+
+
+def test_the_rate_is_what_the_options_of_the_store_say(
+    monkeypatch: pytest.MonkeyPatch, plain: Table
+) -> None:
+    def rate_of(options: StorageOptions, **given: float) -> float:
+        monkeypatch.setattr(plain, "_location", Location("s3://bucket/x.lance", options))
+        return Origin(plain, **given).rate  # type: ignore[arg-type]
+
+    monkeypatch.delenv("DATALAKE_READS_PER_S", raising=False)
+    assert rate_of(StorageOptions()) == DEFAULT_RATE
+    assert rate_of(StorageOptions(reads_per_s=30)) == 30
+    assert rate_of(StorageOptions(reads_per_s=30), reads_per_s=20) == 20

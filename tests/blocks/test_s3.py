@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from datalake.blocks.budget import DEFAULT_RATE
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.reader import TableReader
 from datalake.errors import StoreError
@@ -88,7 +89,7 @@ def test_a_storm_of_refusals(table: Table, store: SlowStore, tmp_path: Path) -> 
     assert store.counts()["refused"] > 5
     if table.format == "delta":
         assert meter.counts()["origin_refusals"] > 0
-        assert reader._origin.rate < 500
+        assert reader._origin.rate < DEFAULT_RATE
 
 
 def test_answers_cut_short(table: Table, store: SlowStore, tmp_path: Path) -> None:

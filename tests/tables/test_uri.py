@@ -137,3 +137,16 @@ def test_a_local_file_system_takes_paths(tmp_path: Path) -> None:
     fs.pipe_file(path, b"hello")
     assert (tmp_path / "x").read_bytes() == b"hello"
     assert path == os.fspath(tmp_path / "x")
+
+
+def test_requests_a_second_are_given_or_from_the_environment() -> None:
+    env = {"DATALAKE_READS_PER_S": "200"}
+    assert StorageOptions().resolved({}).reads_per_s is None
+    assert StorageOptions().resolved(env).reads_per_s == 200
+    assert StorageOptions(reads_per_s=50).resolved(env).reads_per_s == 50
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "inf", "nan"])
+def test_requests_a_second_that_are_no_rate(text: str) -> None:
+    with pytest.raises(ConfigError, match="DATALAKE_READS_PER_S"):
+        StorageOptions().resolved({"DATALAKE_READS_PER_S": text})
