@@ -46,6 +46,7 @@ from datalake.tables.protocol import (
     Table,
     VersionInfo,
 )
+from datalake.tables.ranged import Ranged
 from datalake.uri import Location
 
 __all__ = ["ROW_INDEX", "TableHandle"]
@@ -125,6 +126,10 @@ class TableHandle(ABC):
 
     def _mapped(self, column: str) -> Mapped | None:  # noqa: ARG002 - a format that can overrides it
         """A binary column, read in place, if the format can."""
+        return None
+
+    def _ranged(self, column: str) -> Ranged | None:  # noqa: ARG002 - as above
+        """A binary column by ranges, if the format and the store can."""
         return None
 
     @abstractmethod
@@ -260,6 +265,14 @@ class TableHandle(ABC):
         if not (pa.types.is_large_binary(stored) or pa.types.is_binary(stored)):
             return None
         return self._mapped(column)
+
+    def ranged(self, column: str) -> Ranged | None:
+        """A binary column by ranges of its values; None where only whole values can be had."""
+        self._columns([column])
+        stored = self._schema.field(column).type
+        if not (pa.types.is_large_binary(stored) or pa.types.is_binary(stored)):
+            return None
+        return self._ranged(column)
 
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
         if columns is None:

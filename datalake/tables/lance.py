@@ -23,17 +23,26 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from datalake import forks
-from datalake.errors import ConflictError, ExistsError, NotFoundError, SchemaError, StoreError
+from datalake.errors import (
+    ConflictError,
+    ExistsError,
+    MissingPackageError,
+    NotFoundError,
+    SchemaError,
+    StoreError,
+)
 from datalake.schema import is_media
 from datalake.tables.batches import Source, Splitter, as_reader, conform, described
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
 from datalake.tables.lance_fragments import live_offsets
 from datalake.tables.lance_mapped import map_column
+from datalake.tables.lance_ranged import LanceRanged
 from datalake.tables.mapped import Mapped
 from datalake.tables.predicate import Node
 from datalake.tables.predicate_sql import LANCE, to_sql
 from datalake.tables.protocol import Batches, Capabilities, CleanupReport, Piece, Table, VersionInfo
+from datalake.tables.ranged import Ranged
 from datalake.tables.stores import ensure_safe_commits, lance_options
 from datalake.uri import Location
 
@@ -263,6 +272,11 @@ class LanceTable(TableHandle):
             return self._opened
 
     @property
+    def location(self) -> Location:
+        """Where it is, and how that is reached, for the modules of this format."""
+        return self._location
+
+    @property
     def dataset(self) -> lance.LanceDataset:
         """Lance's own handle on this version, for the modules of this format."""
         return self._dataset
@@ -332,6 +346,15 @@ class LanceTable(TableHandle):
 
     def _mapped(self, column: str) -> Mapped | None:
         return map_column(self, column) if self._location.is_local else None
+
+    def _ranged(self, column: str) -> Ranged | None:
+        if self._location.is_local:
+            return None
+        try:
+            self._location.filesystem()
+        except MissingPackageError:
+            return None  # Lance itself needs no driver of ours.
+        return LanceRanged(self, column)
 
     # Versions -----------------------------------------------------------------------------------
 

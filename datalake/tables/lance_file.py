@@ -16,11 +16,10 @@ one of those above, or the page is not understood.
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 __all__ = [
     "ELSEWHERE",
@@ -30,8 +29,12 @@ __all__ = [
     "ZIPPED",
     "DamagedFileError",
     "Page",
+    "Pread",
     "read_pages",
 ]
+
+Pread: TypeAlias = Callable[[int, int], bytes]
+"""So many bytes of a file, from a place on; fewer where it ends."""
 
 VERSIONS: Final = frozenset({(2, 1), (2, 2)})
 
@@ -83,11 +86,11 @@ class Page(NamedTuple):
     """Bytes of an offset: 1, 2, 4 or 8."""
 
 
-def read_pages(descriptor: int, size: int, column: int, num_rows: int) -> list[Page]:
+def read_pages(pread: Pread, size: int, column: int, num_rows: int) -> list[Page]:
     """The pages of a column, in order.
 
     Args:
-        descriptor: the open file.
+        pread: reads the file: so many bytes from a place on.
         size: of the file, in bytes.
         column: the index of the column in this file.
         num_rows: rows in the file, deleted ones too.
@@ -98,7 +101,7 @@ def read_pages(descriptor: int, size: int, column: int, num_rows: int) -> list[P
     """
     end = size - _FOOTER.size
     _, table, buffers, _, num_columns, *version, magic = _FOOTER.unpack(
-        _read(descriptor, end, _FOOTER.size, size)
+        _read(pread, end, _FOOTER.size, size)
     )
     if magic != _MAGIC:
         raise DamagedFileError(f"it ends in {magic!r}, not in {_MAGIC!r}")
@@ -107,9 +110,9 @@ def read_pages(descriptor: int, size: int, column: int, num_rows: int) -> list[P
         return unknown
     if not 0 <= column < num_columns or table + num_columns * _PLACE.size > buffers:
         raise DamagedFileError(f"it has no column {column}")
-    entry = _read(descriptor, table + column * _PLACE.size, _PLACE.size, size)
+    entry = _read(pread, table + column * _PLACE.size, _PLACE.size, size)
     start, length = _PLACE.unpack(entry)
-    metadata = _Message(_read(descriptor, start, length, size))
+    metadata = _Message(_read(pread, start, length, size))
     if not _is_plain(metadata):
         return unknown
     pages: list[Page] = []
@@ -118,7 +121,7 @@ def read_pages(descriptor: int, size: int, column: int, num_rows: int) -> list[P
         page = _Message(message)
         if page.number(5) != row:
             return unknown
-        pages.append(_page(descriptor, page, row, start))
+        pages.append(_page(pread, page, row, start))
         row += page.number(3)
     if row != num_rows:
         raise DamagedFileError(f"its pages have {row} rows, not {num_rows}")
@@ -129,10 +132,10 @@ def _elsewhere(first: int) -> Page:
     return Page(first, ELSEWHERE, 0, 0, 0, 0, 1)
 
 
-def _read(descriptor: int, start: int, length: int, size: int) -> bytes:
+def _read(pread: Pread, start: int, length: int, size: int) -> bytes:
     if start < 0 or start + length > size:
         raise DamagedFileError(f"it is too short: {size} bytes")
-    data = os.pread(descriptor, length, start)
+    data = pread(length, start)
     if len(data) != length:
         raise DamagedFileError(f"it ends at {start + len(data)}, before {start + length}")
     return data
@@ -144,7 +147,7 @@ def _is_plain(metadata: _Message) -> bool:
     return encoding == (_COLUMN_TYPE, _PLAIN_COLUMN) and not metadata.has(3, 4)
 
 
-def _page(descriptor: int, page: _Message, first: int, end: int) -> Page:
+def _page(pread: Pread, page: _Message, first: int, end: int) -> Page:
     """Args: `end` is where data end in the file."""
     starts, sizes, num_rows = page.numbers(1), page.numbers(2), page.number(3)
     if len(starts) != len(sizes):
@@ -157,7 +160,7 @@ def _page(descriptor: int, page: _Message, first: int, end: int) -> Page:
     if kind == NULL and not places:
         return Page(first, NULL, 0, 0, 0, 0, 1)
     if kind == SAME and len(places) == 1:
-        return _constant(descriptor, first, *places[0]) or elsewhere
+        return _constant(pread, first, *places[0]) or elsewhere
     if kind != ZIPPED or len(places) != 2:
         return elsewhere
     (start, size), (offsets, offsets_size) = places
@@ -189,9 +192,9 @@ def _layout(encoding: bytes, num_rows: int) -> tuple[int, int]:
     return (ZIPPED, nulls + bits // 8) if plain else (ELSEWHERE, 0)
 
 
-def _constant(descriptor: int, first: int, start: int, size: int) -> Page | None:
+def _constant(pread: Pread, first: int, start: int, size: int) -> Page | None:
     """A value as an array of one: [2 buffers][their sizes, 4 bytes each][0, length][bytes]."""
-    head = os.pread(descriptor, min(size, 28), start)
+    head = pread(min(size, 28), start)
     for width, form in ((8, "<IIIQQ"), (4, "<IIIII")):
         before = struct.calcsize(form)
         length = size - before

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from datalake.tables.lance_file import (
     ZIPPED,
     DamagedFileError,
     Page,
+    Pread,
     read_pages,
 )
 from datalake.tables.mapped import Bytes
@@ -33,11 +35,13 @@ from datalake.uri import Location
 if TYPE_CHECKING:
     import lance
 
-__all__ = ["NO_FILE", "File", "Footer", "Fragments", "live_offsets"]
+__all__ = ["NO_FILE", "File", "Footer", "Fragments", "RemoteFragments", "live_offsets"]
 
 # A map costs an entry of the kernel's, which allows a process 65,530.
 _MOST_MAPS: Final = 4096
 _EVICTED_MAPS: Final = 64
+# Of a file on a store, read in one go: the footer and the metadata of columns are in it.
+_TAIL_BYTES: Final = 64 << 10
 
 _Unpack: TypeAlias = Callable[[memoryview, int], tuple[int]]
 _UNPACK: Final[dict[int, _Unpack]] = {
@@ -192,8 +196,8 @@ class Fragments:
             if (file.file_major_version, file.file_minor_version) in VERSIONS:
                 path = os.path.join(self._location.uri, "data", file.path)
                 column = file.column_indices[file.fields.index(self._field)]
-                with self._opened(path, file.file_size_bytes) as (descriptor, size):
-                    pages = read_pages(descriptor, size, column, metadata.physical_rows)
+                with self._reading(path, file.file_size_bytes) as (pread, size):
+                    pages = read_pages(pread, size, column, metadata.physical_rows)
         numbers = np.array(pages, np.int64).reshape(-1, len(Page._fields))
         return self._footers.setdefault(order, Footer(path, size, numbers, deleted))
 
@@ -209,6 +213,12 @@ class Fragments:
                 where=self._location.uri,
                 fix="Call `prepare` before forking, or start workers by spawning",
             )
+
+    @contextmanager
+    def _reading(self, path: str, num_bytes: int | None) -> Iterator[tuple[Pread, int]]:
+        """Reads a file that is as long as the table says; and its size."""
+        with self._opened(path, num_bytes) as (descriptor, size):
+            yield partial(os.pread, descriptor), size
 
     @contextmanager
     def _opened(self, path: str, num_bytes: int | None) -> Iterator[tuple[int, int]]:
@@ -233,6 +243,62 @@ class Fragments:
             found=found,
             fix="Restore the file from a copy, or ingest its rows again from their source",
         )
+
+
+class RemoteFragments(Fragments):
+    """The fragments of a version on an object store, whose files cannot be mapped.
+
+    Raises:
+        MissingPackageError: the driver of the store is not installed.
+    """
+
+    def __init__(self, location: Location, dataset: lance.LanceDataset, column: str) -> None:
+        super().__init__(location, dataset, column)
+        self._filesystem, _ = location.filesystem()
+
+    def read_all(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]:
+        """Bytes of files, side by side.
+
+        Args:
+            ranges: the path of each file, as `Footer` has it, the first byte and the one after the
+                last.
+
+        Raises:
+            NotFoundError: a file is gone.
+            StoreError: the store does not give what is there.
+        """
+        found: list[bytes] = [b""] * len(ranges)
+        wanted = [index for index, (_, start, stop) in enumerate(ranges) if stop > start]
+        if not wanted:
+            return found
+        paths = [ranges[index][0] for index in wanted]
+        starts, stops = ([ranges[index][end] for index in wanted] for end in (1, 2))
+        with translated(self._location, "Reading a part of a file"):
+            read = self._filesystem.cat_ranges(paths, starts, stops, on_error="raise")
+        for index, data in zip(wanted, read, strict=True):
+            path, start, stop = ranges[index]
+            if len(data) != stop - start:
+                raise self.damaged(path, f"it ends before byte {stop:,}")
+            found[index] = bytes(data)
+        return found
+
+    @contextmanager
+    def _reading(self, path: str, num_bytes: int | None) -> Iterator[tuple[Pread, int]]:
+        with translated(self._location, "Opening a file of the table"):
+            size = int(num_bytes or self._filesystem.size(path))
+        # What is looked up lies near the end, and one request costs more than its bytes.
+        begin = max(0, size - _TAIL_BYTES)
+        (tail,) = self.read_all([(path, begin, size)])
+
+        def pread(length: int, start: int) -> bytes:
+            if start >= begin:
+                return tail[start - begin : start - begin + length]
+            return self.read_all([(path, start, min(start + length, size))])[0]
+
+        try:
+            yield pread, size
+        except DamagedFileError as error:
+            raise self.damaged(path, str(error)) from error
 
 
 def live_offsets(fragment: lance.LanceFragment) -> npt.NDArray[np.int64]:

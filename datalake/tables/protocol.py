@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from datalake.tables.mapped import Mapped
+from datalake.tables.ranged import Ranged
 
 __all__ = [
     "Batches",
@@ -203,6 +204,15 @@ class Table(Protocol):
         Raises:
             SchemaError: the column is not there.
             StoreError: a file is cut, or contradicts itself.
+        """
+        ...
+
+    def ranged(self, column: str) -> Ranged | None:
+        """A binary column on an object store by parts of its values; None where only whole values
+        can be had: of a local table (see `mapped`), compressed, or in another format.
+
+        Raises:
+            SchemaError: the column is not there.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,23 +14,25 @@ from datalake.video.decoding import Decoder
 from datalake.video.info import BadVideo, VideoInfo
 from datalake.video.pool import DecoderPool
 from datalake.video.samples import read_samples
+from datalake.video.source import Sliced, SlicedFile, Source
 
 __all__ = ["Film"]
 
 
 class Film:
-    """A video in memory, with an index of its packets. Thread-safe.
+    """A video with an index of its packets. Thread-safe.
 
     Where the file's index says where each packet lies (most MP4), packets go straight to a decoder
     of the pool. Any other file, and any group of pictures that does not come out that way, is read
     through its container, which has the last word on what is damaged.
 
     Args:
-        data: the file, read where it lies.
+        data: the file, read where it lies: in memory; or brought near in parts, of which the index
+            takes some and a group of pictures those with its packets.
         info: what `probe` said of it.
     """
 
-    def __init__(self, data: memoryview, info: VideoInfo) -> None:
+    def __init__(self, data: Sliced, info: VideoInfo) -> None:
         self._data = data
         self.info = info
         """What `probe` said."""
@@ -42,11 +44,6 @@ class Film:
     def num_bytes(self) -> int:
         """Memory that the index takes, beside the file and the facts."""
         return 0 if self._samples is None else self._samples.num_bytes
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether packets are found without the container."""
-        return self._samples is not None
 
     def decode(
         self,
@@ -76,8 +73,10 @@ class Film:
             first, stop, last = self._packets(group, numbers, ahead)
             if ahead is not None and last - first <= 2 * (stop - first):
                 stop = last
+            data, base = self._part(first, stop)
             try:
-                with closing(pool.decode(self._data, self._samples, first, stop)) as frames:
+                decoded = pool.decode(data, self._samples, first, stop, base=base)
+                with closing(decoded) as frames:
                     for number, frame in frames:
                         missing.discard(number)
                         yield number, frame
@@ -102,11 +101,21 @@ class Film:
         last = int(places[keyframes[group + 1]]) if has_next else len(places)
         return first, stop, max(stop, last)
 
+    def _part(self, first: int, stop: int) -> tuple[memoryview, int]:
+        """The part of the file with these packets, and where it begins."""
+        assert self._samples is not None
+        if isinstance(self._data, memoryview):
+            return self._data, 0
+        begins = self._samples.offsets[first:stop]
+        base = int(begins.min())
+        return self._data[base : int((begins + self._samples.sizes[first:stop]).max())], base
+
     def _by_container(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
         with self._lock:
             decoder = self._idle.pop() if self._idle else None
         if decoder is None:
-            decoder = Decoder(self._data, self.info, num_threads=1)
+            data = self._data if isinstance(self._data, memoryview) else SlicedFile(self._data)
+            decoder = Decoder(cast("Source", data), self.info, num_threads=1)
         yield from zip(numbers.tolist(), decoder.decode(numbers), strict=True)
         with self._lock:
             self._idle.append(decoder)

@@ -39,15 +39,16 @@ class DecoderPool:
         return len(self._idle)
 
     def decode(
-        self, data: memoryview, samples: Samples, first: int, stop: int
+        self, data: memoryview, samples: Samples, first: int, stop: int, *, base: int = 0
     ) -> Generator[tuple[int, Any], None, None]:
         """Decode the packets of a range; the first one begins a group of pictures.
 
         Args:
-            data: the whole file.
+            data: the file, or the part of it in which these packets lie.
             samples: where its packets lie.
             first: the first packet, in decoding order.
             stop: after the last one.
+            base: where in the file `data` begins.
 
         Yields:
             The number of each frame that comes out, and FFmpeg's frame. They are shown in this
@@ -69,7 +70,7 @@ class DecoderPool:
             for offset, size, number in zip(offsets, sizes, numbers, strict=True):
                 # A copy: decoders read a little beyond a packet, where zeros must be.
                 packet = av.Packet(size)
-                packet.update(data[offset : offset + size])
+                packet.update(data[offset - base : offset - base + size])
                 packet.pts, packet.is_keyframe, is_key = number, is_key, False
                 for frame in decoder.decode(packet):
                     yield frame.pts, frame

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.video.info import VideoInfo
+from datalake.video.source import Sliced
 
 __all__ = ["DecoderKind", "Samples", "read_samples"]
 
@@ -68,7 +69,7 @@ class Samples:
         return self.offsets.nbytes + self.sizes.nbytes + self.frames.nbytes + self.places.nbytes
 
 
-def read_samples(data: memoryview, info: VideoInfo) -> Samples | None:
+def read_samples(data: Sliced, info: VideoInfo) -> Samples | None:
     """The samples of an MP4's video track; None where its index does not say all.
 
     Args:
@@ -82,7 +83,7 @@ def read_samples(data: memoryview, info: VideoInfo) -> Samples | None:
         return None
 
 
-def _read(data: memoryview, info: VideoInfo) -> Samples | None:
+def _read(data: Sliced, info: VideoInfo) -> Samples | None:
     movie = _child(data, b"moov")
     if any(name == b"mvex" for name, _ in _boxes(movie)):
         return None
@@ -202,6 +203,11 @@ def _num_reordered(frames: npt.NDArray[np.int32]) -> int:
 
 def _boxes(within: memoryview) -> Iterator[tuple[bytes, memoryview]]:
     """Name and content of each box."""
+    return ((name, within[start:stop]) for name, start, stop in _places(within))
+
+
+def _places(within: Sliced) -> Iterator[tuple[bytes, int, int]]:
+    """Name of each box, and where its content begins and ends; looks at headers alone."""
     at = 0
     while at + 8 <= len(within):
         size, head = int.from_bytes(within[at : at + 4], "big"), 8
@@ -212,14 +218,14 @@ def _boxes(within: memoryview) -> Iterator[tuple[bytes, memoryview]]:
             size = len(within) - at
         if size < head or at + size > len(within):
             return
-        yield name, within[at + head : at + size]
+        yield name, at + head, at + size
         at += size
 
 
-def _child(within: memoryview, name: bytes) -> memoryview:
-    for found, content in _boxes(within):
+def _child(within: Sliced, name: bytes) -> memoryview:
+    for found, start, stop in _places(within):
         if found == name:
-            return content
+            return within[start:stop]
     raise KeyError(name)
 
 

@@ -7,7 +7,7 @@ files and addresses that those name.
 from __future__ import annotations
 
 import io
-from typing import Any, BinaryIO, Final, TypeAlias, cast
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from datalake.quarantine import Reason
 from datalake.video.containers import check_whole
 from datalake.video.info import BadVideo
 
-__all__ = ["Source", "load_av", "open_video"]
+__all__ = ["Sliced", "SlicedFile", "Source", "load_av", "open_video"]
 
 Source: TypeAlias = bytes | bytearray | memoryview | pa.Buffer | BinaryIO
 """Encoded video: bytes in memory, or a seekable binary file."""
@@ -92,7 +92,7 @@ def _is_cover(stream: Any) -> bool:
 
 def _file_of(source: Source) -> BinaryIO:
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
-        return cast("BinaryIO", _Memory(source))
+        return cast("BinaryIO", SlicedFile(memoryview(source).cast("B")))
     is_file = hasattr(source, "read") and not isinstance(source, io.TextIOBase)
     if not is_file or not source.seekable():
         raise InputError(
@@ -104,23 +104,38 @@ def _file_of(source: Source) -> BinaryIO:
     return source
 
 
-class _Memory:
+class Sliced(Protocol):
+    """Bytes that are brought near as they are asked for: `data[start:stop]`, without steps."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> memoryview: ...
+
+
+class SlicedFile:
     """Bytes as a file, read where they lie; `io.BytesIO` would copy all but `bytes`."""
 
-    def __init__(self, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
-        self._view = memoryview(data).cast("B")
+    def __init__(self, data: Sliced) -> None:
+        self._view = data
         self._position = 0
 
     def read(self, num_bytes: int) -> bytes:
+        """So many bytes; fewer at the end."""
         start = self._position
         self._position = min(start + num_bytes, max(start, len(self._view)))
         return bytes(self._view[start : self._position])
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; returns it."""
         start = {io.SEEK_CUR: self._position, io.SEEK_END: len(self._view)}.get(whence, 0)
         # As in any file one may go beyond the end, where nothing is read.
         self._position = max(0, start + offset)
         return self._position
 
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
     def tell(self) -> int:
+        """Where the next read begins."""
         return self._position

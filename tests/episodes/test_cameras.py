@@ -177,9 +177,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     fed: list[int] = []
     decode = DecoderPool.decode
 
-    def counting(pool: Any, data: Any, samples: Any, first: int, stop: int) -> Any:
+    def counting(pool: Any, data: Any, samples: Any, first: int, stop: int, *, base: int) -> Any:
         fed.append(stop - first)
-        return decode(pool, data, samples, first, stop)
+        return decode(pool, data, samples, first, stop, base=base)
 
     monkeypatch.setattr(DecoderPool, "decode", counting)
     return fed

@@ -65,16 +65,14 @@ def test_each_loader_counts_its_own(kind: str, make: Any, tmp_path: Path) -> Non
     source = make(kind, tmp_path)
     first = Loader(source, batch_size=4, num_threads=1)
     second = Loader(source, batch_size=4, num_threads=1)
-    batches = [len(batch["row_index"]) for batch in first]
-    counted = work(first)
-    assert batches
-    assert sum(counted.values()) > 0
+    num_batches = len(list(first))
+    assert sum(work(first).values()) > 0
     assert work(second) == {}
     assert second.stats().num_batches == 0
     for _ in second:
         pass
     assert sum(work(second).values()) > 0
-    assert work(first) == counted
+    assert first.stats().num_batches == num_batches
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from datalake.blocks.ahead import Ahead
+from datalake.blocks.cache import BlockCache
 from datalake.episodes.episode_set import EpisodeSet
 from datalake.episodes.windows.films import Films
 from datalake.episodes.windows.kept import KeptFrames
@@ -75,12 +77,13 @@ class Cameras:
         tolerance_s: how far a frame may be from its time.
         size: (width, height) to resize to as frames are converted.
         cache_bytes: facts and indexes of videos that stay in memory, and their encoded bytes where
-            the table cannot be mapped; those used last.
+            they can be had only whole; those used last.
         decoded_bytes: decoded frames that stay until they are used, as the decoder leaves them
             (1.5 bytes a pixel for most). To get to a frame means to decode others of its group: in
             an order that comes back to a group soon, or where much of a set fits, each group is
             then decoded once.
         num_threads: groups decoded side by side; 1 works in the calling thread.
+        cache: where parts of videos on a store are kept; None for the one in the default place.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Cameras:
         cache_bytes: int,
         num_threads: int,
         decoded_bytes: int = 0,
+        cache: BlockCache | None = None,
     ) -> None:
         self._spans = Spans(episodes, [feature.name for feature in features])
         self._declared = {feature.name: feature.shape for feature in features}
@@ -100,7 +104,7 @@ class Cameras:
         self._size = size
         self._num_threads = num_threads
         self._decoded_bytes = decoded_bytes
-        self._films = Films(episodes.videos, cache_bytes)
+        self._films = Films(episodes.videos, cache_bytes, cache)
         self._meter = Meter()
         self._begin()
 
@@ -122,12 +126,39 @@ class Cameras:
     def attach(self, meter: Meter) -> None:
         """Count and time into this meter from now on."""
         self._meter = meter
+        self._films.attach(meter)
+
+    def scatter(self, is_scattered: bool) -> None:
+        """Whether pictures come one here and one there; see `TableReader.scatter`."""
+        self._films.scatter(is_scattered)
+
+    @property
+    def is_in_pieces(self) -> bool:
+        """Whether there are videos that lie on a store and are read by parts."""
+        return bool(self._declared) and self._films.is_in_pieces
+
+    def prefetch(self, wanted: Wanted) -> list[Ahead]:
+        """Begin to bring near the groups of these pictures, where videos are read by parts.
+
+        Waits for the facts about videos. What is wrong with them is left to `pictures`.
+        """
+        if not self.is_in_pieces:
+            return []
+        nothing = np.empty((0, 0, 0, 3), np.uint8)
+        groups = [
+            group
+            for name in wanted
+            for group in self._groups(name, *wanted[name], nothing, failures=[])
+        ]
+        found = (_bytes_of(group) for group in groups)
+        return self._films.prefetch(part for part in found if part is not None)
 
     def view(self) -> Cameras:
         """The same cameras for another reader of windows: videos that are open are shared, while
         decoders and `decoded_bytes` of frames are its own."""
         made = copy(self)
-        made._meter = Meter()
+        made._films = self._films.view()
+        made.attach(Meter())
         return made
 
     def prepare_fork(self) -> None:
@@ -330,3 +361,15 @@ class Cameras:
         converters[key].into(frame, pictures[places[0]])
         for place in places[1:]:
             pictures[place] = pictures[places[0]]
+
+
+def _bytes_of(group: _Group) -> tuple[int, int, int] | None:
+    """The video of a group, and about where in it the group lies; None where that is not known."""
+    begins = group.info.keyframe_offsets
+    if group.group < 0 or begins[group.group] < 0:
+        return None
+    begin = int(begins[group.group])
+    later = begins[begins > begin]
+    if not len(later):
+        return None
+    return group.video, begin, int(later.min())

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from datalake.blocks.ahead import Ahead
 from datalake.blocks.reader import TableReader
 from datalake.episodes.episode_set import EpisodeSet
 from datalake.episodes.windows.cameras import Allocate, Cameras, Wanted
@@ -68,6 +69,21 @@ class Videos:
         # What cannot be had is found out when it is read.
         with suppress(InputError):
             self._cameras.expect(self._wanted(rows))
+
+    def prefetch(self, rows: Mapping[str, Ints]) -> list[Ahead]:
+        """Begin to bring near what decoding these frames takes, where videos are on a store.
+
+        What cannot be had is found out when it is read.
+        """
+        if not self._cameras.is_in_pieces:
+            return []
+        with suppress(InputError):
+            missing = {
+                name: self._kept[name].missing(np.unique(each)) if self._kept else each
+                for name, each in rows.items()
+            }
+            return self._cameras.prefetch(self._wanted(missing))
+        return []
 
     def _wanted(self, rows: Mapping[str, Ints]) -> Wanted:
         return {

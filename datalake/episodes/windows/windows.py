@@ -55,7 +55,8 @@ class Windows:
     camera with a single offset keeps its axis of length 1.
 
     Picklable (for spawned workers), and safe to use in several threads. Holds some 200 bytes an
-    episode and 50 a camera and episode, nothing a frame, and up to `cache_bytes` of encoded video.
+    episode and 50 a camera and episode, nothing a frame, and up to `cache_bytes` of what is known
+    of videos, or of encoded video where it cannot be read in parts.
 
     Args:
         episodes: the set, at a version.
@@ -69,11 +70,11 @@ class Windows:
         decode: False leaves the pictures of image features as they are stored, as lists of bytes;
             a trainer that decodes on its device wants them so. Video is decoded in any case.
         streams: what else stands around a frame, by name: sensors and sound of other rates.
-        cache: where rows of tables that cannot be read in place are kept on this machine, and
-            decoded pictures; a directory, or None for the usual one.
+        cache: where rows of tables that cannot be read in place are kept on this machine, parts of
+            videos on a store, and decoded pictures; a directory, or None for the usual one.
         keep: "decoded" keeps each picture as it was decoded and resized, so that no later epoch
             decodes it again; it takes height x width x channels bytes of the cache a picture.
-        cache_bytes: encoded videos that stay in memory, opened, from one batch to the next.
+        cache_bytes: what stays in memory of videos from one batch to the next: see `Films`.
         decoded_bytes: decoded frames that stay in memory until the windows that were announced by
             `prefetch` take them; see `Cameras`.
         num_threads: groups of pictures of videos decoded side by side.
@@ -127,6 +128,7 @@ class Windows:
             cache_bytes=cache_bytes,
             decoded_bytes=decoded_bytes,
             num_threads=num_threads,
+            cache=kept_in,
         )
         self._videos = Videos(episodes, self._reader, self._cameras, self._kept)
         self._announces = decoded_bytes > 0 and keep == "encoded" and bool(cameras)
@@ -285,21 +287,31 @@ class Windows:
 
     def scatter(self, is_scattered: bool) -> None:
         """Whether rows come one here and one there; see `TableReader.scatter`. Concerns pictures
-        in the frames table and recordings beside it."""
+        in the frames table, video on a store, and recordings."""
         self._reader.scatter(is_scattered, self._wide)
+        self._cameras.scatter(is_scattered)
         for stream in self._streams.values():
             stream.scatter(is_scattered)
 
     def prefetch(self, rows: Ints) -> list[Ahead]:
-        """Begin to bring near what `batch` will read for these rows; returns at once."""
-        if self._announces:
-            owners = self.episodes.index.episode_at(rows)
-            self._videos.announce(self._of_videos(self._picked(rows, owners)))
+        """Begin to bring near what `batch` will read for these rows; returns at once, but see
+        `reads_to_prefetch`."""
         found = [self._reader.prefetch(columns, near) for columns, near in self._near(rows)]
+        if self._announces or self.reads_to_prefetch:
+            owners = self.episodes.index.episode_at(rows)
+            of_videos = self._of_videos(self._picked(rows, owners))
+            if self._announces:
+                self._videos.announce(of_videos)
+            found += self._videos.prefetch(of_videos)
         owners, times_s = self._about(rows)
         for stream in self._streams.values():
             found += stream.prefetch(owners, times_s)
         return found
+
+    @property
+    def reads_to_prefetch(self) -> bool:
+        """Whether `prefetch` may wait for tables: it asks where in videos on a store to look."""
+        return self._cameras.is_in_pieces
 
     def expect(self, rows: Ints, in_s: float) -> None:
         """These rows are done with, and wanted again in about so many seconds.

@@ -226,6 +226,11 @@ class EpisodeWindows:
         """Begin to bring near the columns, pictures, video and streams of these windows."""
         return _All(self._windows.prefetch(rows))
 
+    @property
+    def reads_to_prefetch(self) -> bool:
+        """Whether `prefetch` may wait for tables; see `Windows.reads_to_prefetch`."""
+        return self._windows.reads_to_prefetch
+
     def expect(self, rows: Indices, in_s: float) -> None:
         """What these windows need is wanted again in about so many seconds."""
         self._windows.expect(rows, in_s)
