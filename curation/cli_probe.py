@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -19,7 +19,7 @@ from datalake.uri import Location
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from curation.probe import Check, Overlap, Report
+    from curation.probe import Check, Overlap, Report, Sampling
 
 __all__ = ["probe"]
 
@@ -56,13 +56,75 @@ def probe(
     by: Annotated[str, typer.Option(help="Break the result down by domain or generator.")] = (
         "domain"
     ),
-    detector: Annotated[str, typer.Option(help="The design of the detector.")] = "lfcc_lcnn",
+    detector: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="lfcc_lcnn, embedding_mlp, aasist, aasist_large, or one of your own.",
+        ),
+    ] = "lfcc_lcnn",
+    embedding: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="With embedding_mlp: the column it reads."),
+    ] = None,
     steps: Annotated[
         int, typer.Option(help="Optimizer steps at most, whatever the selection.")
     ] = 600,
     batch_size: Annotated[
         int, typer.Option(help="Utterances a step, half of them bona fide.")
     ] = 64,
+    sampling: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="balanced (labels alike), domains (labels, then domains alike), natural (rows "
+            "alike) or weights.  [default: balanced; weights with --weights]",
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTION",
+            help="Draw rows as often as this saved selection weighs them (`curate weigh`).",
+        ),
+    ] = None,
+    weigh_loss: Annotated[
+        bool,
+        typer.Option(
+            "--weigh-loss",
+            help="With --weights: weigh the loss of rows, and draw them as --sampling says.",
+        ),
+    ] = False,
+    rawboost: Annotated[
+        int,
+        typer.Option(metavar="1-8", help="Change training audio by this algorithm of RawBoost."),
+    ] = 0,
+    codecs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Pass training audio through one of these codecs each (commas between): mp3, "
+            "vorbis, opus, ulaw, alaw, gsm, g721.",
+        ),
+    ] = None,
+    augmented_share: Annotated[
+        float, typer.Option(help="Share of examples that --rawboost, and that --codecs change.")
+    ] = 1.0,
+    prototypes: Annotated[
+        int, typer.Option(help="Latent refinement: so many prototypes of spoofs.")
+    ] = 0,
+    latent_augmentation: Annotated[
+        bool,
+        typer.Option("--latent-augmentation", help="Train on changed latent vectors of spoofs."),
+    ] = False,
+    sam: Annotated[
+        float,
+        typer.Option(metavar="RHO", help="Sharpness-aware minimisation, such as 0.05."),
+    ] = 0.0,
+    sharpness: Annotated[
+        float,
+        typer.Option(metavar="RHO", help="Report how sharp the minimum is, such as 0.05."),
+    ] = 0.0,
     learning_rate: Annotated[float, typer.Option(help="The peak learning rate.")] = 1e-3,
     validation: Annotated[
         float, typer.Option(help="Share of each domain that decides when to stop.")
@@ -78,6 +140,9 @@ def probe(
         int, typer.Option(min=1, help="Bootstrap replicates of an interval.")
     ] = 1000,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[
+        int, typer.Option(min=1, help="That augment; any number gives the same result.")
+    ] = 2,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write report, detectors and scores there."),
@@ -89,7 +154,8 @@ def probe(
     The test is speech it has not seen: a table (--test), or generators of the same table that are
     held out (--hold-out). Half of every batch is bona fide and half spoof, and every selection gets
     the same number of steps, so that results compare. A test that shares utterances with the
-    training is refused; generators and speakers on both sides are pointed out.
+    training is refused; generators and speakers on both sides are pointed out. How batches are
+    drawn and what is done to the audio can be changed, and is in the report.
     """
     from curation import probe as judge
 
@@ -107,13 +173,26 @@ def probe(
         check_every=check_every,
         patience=patience,
         seed=seed,
+        sampling=_sampling(sampling, weights, weigh_loss),
+        weighted_loss=weigh_loss,
+        rawboost=rawboost,
+        codecs=tuple(_names(codecs)),
+        augmented_share=augmented_share,
+        num_spoof_prototypes=prototypes,
+        latent_augmentation=latent_augmentation,
+        sam_rho=sam,
+        sharpness_rho=sharpness,
     )
     design = judge.load_design(detector)
+    if embedding is not None:
+        design = design.reading(embedding)
     generators = _names(hold_out)
+    lake = session.open_lake()
     sides = _sides(
-        session.open_lake(),
+        lake,
         table,
-        selection,
+        # Weights alone say which rows and which version too.
+        selection if selection is not None else weights,
         where,
         test,
         test_where,
@@ -121,6 +200,8 @@ def probe(
         hold_out_bonafide,
         seed,
     )
+    if weights is not None:
+        sides = sides.weighted(lake, table, weights)
     if drop_overlap:
         sides = sides.without_leaks()
     overlaps = judge.find_overlaps(sides.train_keys, sides.test_keys)
@@ -130,6 +211,8 @@ def probe(
         config={
             **asdict(settings),
             "detector": detector,
+            "embedding": design.column,
+            "weights": weights,
             "seconds": seconds,
             "num_seeds": seeds,
             "selection": selection,
@@ -156,6 +239,7 @@ def probe(
                 duration_s=seconds,
                 device=device,
                 on_progress=decoded,
+                num_threads=threads,
             )
 
         train_store = store_of(sides.train_table)
@@ -196,6 +280,23 @@ class _Sides:
     def is_one_table(self) -> bool:
         one, other = self.train_table, self.test_table
         return (one.uri, one.version) == (other.uri, other.version)
+
+    def weighted(self, lake: Lake, table: str, name: str) -> _Sides:
+        """The same with the weights of a saved selection on the training rows that it draws."""
+        from dataclasses import replace
+
+        from curation.probe import with_weights
+
+        weights = lake.selection(name)
+        if (weights.table, weights.table_version) != (table, self.train_table.version):
+            raise InputError(
+                f"The weights {name!r} are of another table or version",
+                expected=f"{table}, version {self.train_table.version}",
+                found=f"{weights.table}, version {weights.table_version}",
+                fix="Weigh the version to train on, or train on a selection of the same version",
+            )
+        inputs = {**self.inputs, name: lake.selection_table(name).version}
+        return replace(self, train_keys=with_weights(self.train_keys, weights), inputs=inputs)
 
     def without_leaks(self) -> _Sides:
         """The same without the training rows that are utterances of the test."""
@@ -271,6 +372,23 @@ def _sides(
     )
 
 
+def _sampling(sampling: str | None, weights: str | None, weigh_loss: bool) -> Sampling:
+    """How rows are drawn: as asked, or by what else was asked."""
+    if weigh_loss and weights is None:
+        raise InputError(
+            "There are no weights for the loss", fix="Give a saved selection: --weights NAME"
+        )
+    if sampling is None:
+        return "weights" if weights is not None and not weigh_loss else "balanced"
+    if weights is not None and not weigh_loss and sampling != "weights":
+        raise InputError(
+            f"--weights would not be used with --sampling {sampling}",
+            fix="Leave --sampling out, or add --weigh-loss",
+        )
+    # What else is no way to sample is refused with the other settings.
+    return cast("Sampling", sampling)
+
+
 def _names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
@@ -294,6 +412,14 @@ def _print(report: Report, by: str, remark: str, paths: list[Path], device: str)
             f"{result.num_training_rows:,} rows trained on, "
             f"{result.num_validation_rows:,} validated on"
         )
+        if result.augmentations:
+            done = ", ".join(f"{name}: {count:,}" for name, count in result.augmentations.items())
+            typer.echo(f"  examples by what was done to them: {done}")
+        if result.validation_sharpness is not None and run.test_sharpness is not None:
+            typer.echo(
+                f"  sharpness {result.validation_sharpness:.4g} on validation, "
+                f"{run.test_sharpness:.4g} on the test"
+            )
     if remark:
         typer.echo(remark)
     for overlap in report.overlaps:

@@ -67,7 +67,9 @@ class Aasist(LatentNetwork):
         features, joint = settings.graph_features, settings.joint_features
         self.latent_size = 5 * joint
         self.register_buffer("_filters", _sinc_filters(settings), persistent=False)
-        self.standardise = nn.BatchNorm2d(1)
+        # Filtered speech is so faint that a decaying average would take a hundred steps to forget
+        # the variance of 1 it begins with; an average over all steps knows it from the first.
+        self.standardise = nn.BatchNorm2d(1, momentum=None)
         widths = (1, *settings.channels)
         self.encoder = nn.Sequential(
             *(

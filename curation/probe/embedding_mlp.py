@@ -26,7 +26,8 @@ class EmbeddingMlp(LatentNetwork):
         super().__init__()
         self.latent_size = width
         self.body = nn.Sequential(
-            nn.LazyBatchNorm1d(),
+            # Embeddings come in any scale: their statistics are averaged over all steps.
+            nn.LazyBatchNorm1d(momentum=None),
             nn.LazyLinear(width),
             nn.ReLU(),
             nn.Dropout(0.3),

@@ -119,7 +119,8 @@ def stationary(
     noise = _filtered(noise[None], [notches])[0]
     snr_db = rng.uniform(*settings.snr_db)
     level = np.linalg.norm(wave) / np.linalg.norm(noise) / 10 ** (snr_db / 20)
-    return wave + level * noise
+    noisy: Wave = wave + level * noise
+    return noisy
 
 
 def _notches(

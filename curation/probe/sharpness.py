@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 __all__ = ["ascended", "gradients_at_worst", "mean_sharpness"]
 
@@ -95,14 +96,14 @@ def mean_sharpness(
 
 @contextmanager
 def _statistics_kept(network: nn.Module) -> Iterator[None]:
-    norms = [
-        each for each in network.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)
-    ]
-    before = [each.momentum for each in norms]
-    for each in norms:
+    norms = [each for each in network.modules() if isinstance(each, _BatchNorm)]
+    before = [(each.momentum, each.num_batches_tracked) for each in norms]
+    for each, (_, count) in zip(norms, before, strict=True):
+        # An average over all steps (momentum None) counts them: in a copy that is thrown away.
+        each.num_batches_tracked = None if count is None else count.clone()
         each.momentum = 0.0
     try:
         yield
     finally:
-        for each, momentum in zip(norms, before, strict=True):
-            each.momentum = momentum
+        for each, (momentum, count) in zip(norms, before, strict=True):
+            each.momentum, each.num_batches_tracked = momentum, count

@@ -9,7 +9,8 @@ import pytest
 
 import datalake
 from curation.cli import app
-from curation.selection import select
+from curation.probe import EMBEDDING_MLP
+from curation.selection import select, weigh
 from datalake.cli import console
 from datalake.lake import Lineage
 from datalake.schema import UTTERANCES
@@ -112,6 +113,12 @@ def test_a_selection_is_all_that_is_trained_on(
         (("corpus", "--test", "heldout", "--selection", "sixx"), "sixx"),
         (("corpus", "--test", "heldout", "--detector", "lfc_lcnn"), "lfcc_lcnn"),
         (("corpus", "--test", "heldout", "--by", "speaker"), "domain or generator"),
+        (("corpus", "--test", "heldout", "--weigh-loss"), "--weights NAME"),
+        (("corpus", "--test", "heldout", "--sampling", "weights"), "--weights NAME"),
+        (("corpus", "--test", "heldout", "--sampling", "natrual"), "natural"),
+        (("corpus", "--test", "heldout", "--codecs", "mp4"), "mp3"),
+        (("corpus", "--test", "heldout", "--rawboost", "9"), "1 to 8"),
+        (("corpus", "--test", "heldout", "--embedding", "speaker"), "hears audio"),
         (("corpus", "--test", "heldout", "--out", "/proc/out"), "/proc/out"),
         (("corpus", "--test", "heldout", "--where", "label = 'spoof'"), "no bona fide rows"),
     ],
@@ -124,6 +131,62 @@ def test_a_request_that_cannot_be_met(
     assert printed == ""
     assert expected in err
     assert "Traceback" not in err
+
+
+def test_weights_of_a_saved_selection_draw_rows(
+    lake: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened = datalake.open_lake(lake)
+    weights = weigh(
+        opened["corpus"], table_name="corpus", cap=6, where="domain <> 'studio/b'", name="weights"
+    )
+    opened.save_selection(weights, Lineage("weigh"))
+    asked = ("corpus", "--weights", "weights", "--test", "heldout", *QUICK, "--json", "--quiet")
+    for more, sampling in ((), "weights"), (("--weigh-loss",), "balanced"):
+        code, printed, err = curate(lake, capfd, *asked, *more)
+        assert code == 0, err
+        report = json.loads(printed)
+        assert report["settings"]["sampling"] == sampling
+        assert report["settings"]["weighted_loss"] is bool(more)
+        assert set(json.loads(report["lineage"]["datalake.inputs"])) == {
+            *("corpus", "heldout", "weights")
+        }
+        (run,) = report["seeds"]
+        assert run["num_training_rows"] + run["num_validation_rows"] == 40 + 20
+
+
+def test_options_are_told_of(lake: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options = (
+        *("--rawboost", "5", "--codecs", "ulaw,mp3", "--augmented-share", "0.5"),
+        *("--prototypes", "2", "--latent-augmentation", "--sam", "0.05", "--sharpness", "0.05"),
+        *("--sampling", "domains"),
+    )
+    code, printed, err = curate(
+        lake, capfd, "corpus", "--test", "heldout", *QUICK, *options, "--quiet"
+    )
+    assert code == 0, err
+    assert "examples by what was done to them:" in printed
+    assert "rawboost 5: " in printed
+    assert "on validation" in printed
+    code, printed, err = curate(
+        lake, capfd, "corpus", "--test", "heldout", *QUICK, *options, "--quiet", "--json"
+    )
+    settings = json.loads(printed)["settings"]
+    assert settings["codecs"] == ["ulaw", "mp3"]
+    assert settings["sam_rho"] == settings["sharpness_rho"] == 0.05
+    assert (settings["rawboost"], settings["num_spoof_prototypes"]) == (5, 2)
+    assert settings["latent_augmentation"] is True
+
+
+def test_an_embedding_column_is_read(
+    lake: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curation.probe.load_design", lambda name: EMBEDDING_MLP)
+    code, _, err = curate(
+        lake, capfd, "corpus", "--test", "heldout", "--embedding", "speaker", *QUICK, "--quiet"
+    )
+    assert code == 2
+    assert "no embedding 'speaker'" in err
 
 
 def test_overlap_can_be_dropped(lake: Path, capfd: pytest.CaptureFixture[str]) -> None:
