@@ -17,6 +17,7 @@ from curation.duplicates import (
     equal_rows,
     equal_samples,
     near_duplicates,
+    near_episodes,
     same_audio,
 )
 from curation.selection.passing import select_passing
@@ -30,7 +31,8 @@ __all__ = ["dedup"]
 
 _NEAR: Final = 0.97
 _SAME: Final = 0.999
-_DECODING: Final = ("samples", "audio")
+_MOVED: Final = 0.95
+_DECODING: Final = ("samples", "audio", "movement")
 _SHOWN: Final = ("recall", "still_duplicates", "num_sampled", "num_copies", "num_compared")
 
 
@@ -41,14 +43,15 @@ def dedup(
         str,
         typer.Option(
             metavar="WHAT",
-            help="bytes (of files), samples (decoded), audio (trimmed, at one level), or a column: "
-            "of embeddings, else of values that are to stand once.",
+            help="bytes (of files), samples (decoded), audio (trimmed, at one level), movement (of "
+            "episodes), or a column: of embeddings, else of values that are to stand once.",
         ),
     ] = "bytes",
     threshold: Annotated[
         float | None,
         typer.Option(
-            help=f"Least cosine of embeddings ({_NEAR}), least correlation of audio ({_SAME})."
+            help=f"Least cosine of embeddings ({_NEAR}), correlation of audio ({_SAME}), "
+            f"similarity of movements ({_MOVED})."
         ),
     ] = None,
     rule: Annotated[
@@ -105,6 +108,9 @@ def dedup(
             found = equal_rows(source, **common)
         elif by == "samples":
             found = equal_samples(source, **heavy)
+        elif by == "movement":
+            limit = _MOVED if threshold is None else threshold
+            found = near_episodes(lake, table, limit, **heavy)
         elif by == "audio":
             found = same_audio(source, _SAME if threshold is None else threshold, **heavy)
         elif by in source.schema.names and not _is_vector(source.schema.field(by).type):

@@ -3,6 +3,7 @@
 from curation.duplicates.cover import CutOff, Dropped, Pairs, Rule, drop_duplicates
 from curation.duplicates.drops import DUPLICATES, Duplicates
 from curation.duplicates.equal import equal_rows, equal_samples
+from curation.duplicates.movement import near_episodes
 from curation.duplicates.near import near_duplicates
 from curation.duplicates.same_audio import same_audio
 
@@ -17,5 +18,6 @@ __all__ = [
     "equal_rows",
     "equal_samples",
     "near_duplicates",
+    "near_episodes",
     "same_audio",
 ]
