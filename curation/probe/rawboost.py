@@ -132,7 +132,10 @@ def _notches(
     """A filter of some band stops, one after the other, its response peaking at a drawn gain."""
     taps = np.ones(1)
     for _ in range(settings.num_notches):
-        centre, width = rng.uniform(*settings.centre_hz), rng.uniform(*settings.width_hz)
+        # The paper's bounds are meant for 16 kHz; at less a notch still begins below the top.
+        highest = min(settings.centre_hz[1], rate_hz / 2)
+        centre = rng.uniform(settings.centre_hz[0], highest)
+        width = rng.uniform(*settings.width_hz)
         count = int(rng.uniform(*settings.num_coefficients))
         low = centre - width / 2 if centre > width / 2 else 1e-3
         high = min(centre + width / 2, rate_hz / 2 - 1e-3)

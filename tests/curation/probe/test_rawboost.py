@@ -120,6 +120,12 @@ def test_chains_are_their_parts_in_turn() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_half_the_rate_has_half_the_band() -> None:
+    for seed in range(20):
+        _, response = signal.freqz(_notches(8000, rng(seed), SETTINGS, (0, 0)), 1, worN=512)
+        assert np.abs(response).max() == pytest.approx(1, rel=0.05)
+
+
 def test_silence_stays_silent() -> None:
     for algorithm in ALGORITHMS:
         assert not rawboost(np.zeros(1000, np.float32), 16_000, algorithm, rng()).any()
