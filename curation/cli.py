@@ -8,6 +8,7 @@ from typing import NoReturn
 from curation import cli_audit
 from curation.cli_dedup import dedup
 from curation.cli_drop import drop
+from curation.cli_embed import embed
 from curation.cli_measure import measure
 from curation.cli_probe import probe
 from curation.cli_select import select
@@ -22,6 +23,7 @@ console.command(app)(select)
 console.command(app)(weigh)
 console.command(app)(probe)
 console.command(app)(measure)
+console.command(app)(embed)
 console.command(app)(drop)
 console.command(app)(dedup)
 console.command(app)(split)

@@ -19,7 +19,11 @@ _T_co = TypeVar("_T_co", bound=Outcome, covariant=True)
 
 
 class Job(Protocol[_T_co]):
-    """Work that is cut into units, numbered from 0. Picklable and small."""
+    """Work that is cut into units, numbered from 0. Picklable and small.
+
+    A job may say by the attribute `num_gpus` which share of GPUs a worker needs: 1, a part of 1, or
+    0 as without it. It is granted where a cluster has GPUs; elsewhere the job does without.
+    """
 
     def stage(self, index: int) -> _T_co:
         """Do one unit. It may be done more than once, so it publishes nothing.

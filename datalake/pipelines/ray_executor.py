@@ -135,6 +135,10 @@ class RayExecutor:
             logging.getLogger("ray.data").setLevel(logging.ERROR)
         num_tasks = min(num_units, _MAX_TASKS)
         indices = ray.data.range(num_units, override_num_blocks=num_tasks)
+        num_gpus = float(getattr(job, "num_gpus", 0)) if _num_gpus() else 0.0
+        at_once = min(self.num_workers, num_tasks)
+        if num_gpus:
+            at_once = max(1, min(at_once, int(_num_gpus() / num_gpus)))
         stage: Any = _stage  # Ray's own hint leaves out what it passes on as fn_kwargs.
         with warnings.catch_warnings(action="ignore"):
             # `max_retries` is to get another place in Ray 2.64. Without it a file that crashes its
@@ -143,7 +147,8 @@ class RayExecutor:
                 stage,
                 batch_size=1,
                 fn_kwargs={"job": job},
-                concurrency=min(self.num_workers, num_tasks),
+                concurrency=at_once,
+                num_gpus=num_gpus or None,
                 max_retries=_MAX_RETRIES,
             )
         staged.context.enable_progress_bars = self._debug
@@ -167,6 +172,14 @@ class RayExecutor:
                     if outcome.index not in seen:
                         seen.add(outcome.index)
                         yield outcome
+
+
+def _num_gpus() -> float:
+    """How many GPUs the cluster has."""
+    import ray
+
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return resources.get("GPU", 0.0)
 
 
 def _batches(staged: ray.data.Dataset) -> Generator[Any, None, None]:

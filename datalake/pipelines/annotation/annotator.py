@@ -28,6 +28,9 @@ class Annotator(Protocol):
 
     What it gives for a row depends on that row and on `settings` alone, never on the rows beside
     it: a table is cut in ways that no annotator knows of.
+
+    One that gains from a GPU may say so by an attribute `num_gpus`: 1, or the part of one that a
+    worker needs. Where a Ray cluster has GPUs, workers wait for it; elsewhere it is not looked at.
     """
 
     @property

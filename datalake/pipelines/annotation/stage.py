@@ -44,6 +44,11 @@ class AnnotationJob:
     ranges: tuple[Range, ...]
     digest: str
 
+    @property
+    def num_gpus(self) -> float:
+        """The share of GPUs that the annotator asks for."""
+        return float(getattr(self.asked.annotator, "num_gpus", 0))
+
     def stage(self, index: int) -> AnnotatedUnit:
         """Annotate a range and keep the outcome.
 
