@@ -7,9 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from curation.metrics.trials import Trials
+from curation.metrics.trials import FloatArray, Trials
 
-__all__ = ["cllr", "cllr_of"]
+__all__ = ["cllr", "cllr_of", "cllr_of_means", "trial_costs"]
 
 
 def cllr(bonafide_scores: npt.ArrayLike, spoof_scores: npt.ArrayLike) -> float:
@@ -26,6 +26,15 @@ def cllr(bonafide_scores: npt.ArrayLike, spoof_scores: npt.ArrayLike) -> float:
 
 def cllr_of(trials: Trials) -> float:
     """`cllr` of trials that are checked and sorted."""
-    bonafide_cost = np.logaddexp(0.0, -trials.bonafide).mean()
-    spoof_cost = np.logaddexp(0.0, trials.spoof).mean()
-    return float(0.5 * (bonafide_cost + spoof_cost) / math.log(2))
+    bonafide_costs, spoof_costs = trial_costs(trials)
+    return float(cllr_of_means(bonafide_costs.mean(), spoof_costs.mean()))
+
+
+def trial_costs(trials: Trials) -> tuple[FloatArray, FloatArray]:
+    """What each trial costs, in nats, in the order of the trials."""
+    return np.logaddexp(0.0, -trials.bonafide), np.logaddexp(0.0, trials.spoof)
+
+
+def cllr_of_means(bonafide_costs: FloatArray, spoof_costs: FloatArray) -> FloatArray:
+    """`cllr` from the mean cost of each class, of one shape."""
+    return np.asarray(0.5 * (bonafide_costs + spoof_costs) / math.log(2))

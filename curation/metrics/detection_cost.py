@@ -8,9 +8,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from curation.metrics.trials import Trials
+from curation.metrics.trials import FloatArray, Trials
 
-__all__ = ["act_dcf", "act_dcf_of", "min_dcf", "min_dcf_of"]
+__all__ = [
+    "BAYES_THRESHOLD",
+    "DEFAULT_COST",
+    "act_dcf",
+    "act_dcf_of",
+    "actual_cost",
+    "detection_costs",
+    "min_dcf",
+    "min_dcf_of",
+]
 
 P_SPOOF: Final = 0.05
 C_MISS: Final = 1.0
@@ -44,16 +53,24 @@ def act_dcf(bonafide_scores: npt.ArrayLike, spoof_scores: npt.ArrayLike) -> floa
 
 def min_dcf_of(trials: Trials) -> float:
     """`min_dcf` of trials that are checked and sorted."""
-    miss_rates, false_alarm_rates = trials.error_rates()
-    costs = C_MISS * miss_rates * P_BONAFIDE + C_FALSE_ALARM * false_alarm_rates * (1 - P_BONAFIDE)
-    return float(costs.min() / DEFAULT_COST)
+    return float(detection_costs(*trials.error_rates()).min() / DEFAULT_COST)
 
 
 def act_dcf_of(trials: Trials) -> float:
     """`act_dcf` of trials that are checked and sorted."""
-    misses = int(np.searchsorted(trials.bonafide, BAYES_THRESHOLD, side="left"))
-    rejections = int(np.searchsorted(trials.spoof, BAYES_THRESHOLD, side="left"))
-    miss_rate = misses / trials.bonafide.size
-    false_alarm_rate = (trials.spoof.size - rejections) / trials.spoof.size
-    cost = C_MISS * miss_rate * P_BONAFIDE + C_FALSE_ALARM * false_alarm_rate * (1 - P_BONAFIDE)
-    return cost / DEFAULT_COST
+    miss_rate, false_alarm_rate = trials.rates_at(BAYES_THRESHOLD)
+    return float(actual_cost(np.asarray(miss_rate), np.asarray(false_alarm_rate)))
+
+
+def detection_costs(miss_rates: FloatArray, false_alarm_rates: FloatArray) -> FloatArray:
+    """Costs at error rates, of their shape, not normalised."""
+    return C_MISS * miss_rates * P_BONAFIDE + C_FALSE_ALARM * false_alarm_rates * (1 - P_BONAFIDE)
+
+
+def actual_cost(miss_rates: FloatArray, false_alarm_rates: FloatArray) -> FloatArray:
+    """Normalised costs at error rates, as the challenge takes them at the Bayes threshold.
+
+    It multiplies in another order than for the least cost, which shows in the last bit.
+    """
+    costs = C_MISS * P_BONAFIDE * miss_rates + C_FALSE_ALARM * P_SPOOF * false_alarm_rates
+    return np.asarray(costs / min(C_FALSE_ALARM * P_SPOOF, C_MISS * P_BONAFIDE))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from datalake.errors import InputError
 
-__all__ = ["FloatArray", "Trials"]
+__all__ = ["FloatArray", "Trials", "ascending", "check_detects"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -32,16 +32,15 @@ class Trials:
             InputError: a side is empty, not one-dimensional, or holds something other than finite
                 numbers; or all scores of both sides are one value, so that nothing is detected.
         """
-        trials = cls(_ascending(bonafide_scores, "bona fide"), _ascending(spoof_scores, "spoof"))
-        first, last = trials.bonafide[0], trials.bonafide[-1]
-        if first == last == trials.spoof[0] == trials.spoof[-1]:
-            raise InputError(
-                "Every score, bona fide and spoof, is the same",
-                expected="a detector that tells some trials apart",
-                found=f"{trials.bonafide.size + trials.spoof.size} scores of {first}",
-                fix="Look at the detector: it may have collapsed or not been trained",
-            )
+        trials = cls(ascending(bonafide_scores, "bona fide"), ascending(spoof_scores, "spoof"))
+        check_detects(trials.bonafide, trials.spoof)
         return trials
+
+    def rates_at(self, threshold: float) -> tuple[float, float]:
+        """Miss and false-alarm rate when scores from `threshold` on are accepted."""
+        misses = int(np.searchsorted(self.bonafide, threshold, side="left"))
+        rejections = int(np.searchsorted(self.spoof, threshold, side="left"))
+        return misses / self.bonafide.size, (self.spoof.size - rejections) / self.spoof.size
 
     def error_rates(self) -> tuple[FloatArray, FloatArray]:
         """Miss and false-alarm rates after rejecting the 0, 1, … lowest trials.
@@ -58,7 +57,28 @@ class Trials:
         return misses / num_bonafide, (num_spoof - (rejected - misses)) / num_spoof
 
 
-def _ascending(scores: npt.ArrayLike, side: str) -> FloatArray:
+def check_detects(*sides: FloatArray) -> None:
+    """Refuse ascending scores that are all one value, over all sides.
+
+    Raises:
+        InputError: they are.
+    """
+    values = {float(end) for side in sides for end in (side[0], side[-1])}
+    if len(values) == 1:
+        raise InputError(
+            "Every score, bona fide and spoof, is the same",
+            expected="a detector that tells some trials apart",
+            found=f"{sum(side.size for side in sides)} scores of {sides[0][0]}",
+            fix="Look at the detector: it may have collapsed or not been trained",
+        )
+
+
+def ascending(scores: npt.ArrayLike, side: str) -> FloatArray:
+    """Scores of one kind of trials, checked and sorted; `side` names them in errors.
+
+    Raises:
+        InputError: there are none, or something is not a finite number.
+    """
     try:
         array = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -8,8 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from curation import metrics
+from curation.metrics.trials import Trials
 from datalake.errors import InputError
 from tests.curation.metrics import official
+from tests.curation.metrics.resamples import drawn_scores
 
 # Few distinct values, so that ties within and across the classes are the rule.
 DISCRETE = st.lists(st.integers(-4, 4).map(lambda tenth: tenth / 10), min_size=1, max_size=40)
@@ -135,20 +137,14 @@ class TestBootstrap:
     bonafide = rng.normal(1.0, 1, 150)
     spoof = rng.normal(-1.0, 1, 400)
 
-    @pytest.mark.parametrize("metric", ["eer", "min_dcf", "act_dcf", "cllr"])
+    @pytest.mark.parametrize("metric", ["eer", "min_dcf", "act_dcf", "cllr", "min_t_dcf"])
     def test_is_the_percentiles_of_resampled_tests(self, metric: metrics.Metric) -> None:
         found = metrics.bootstrap_interval(
             self.bonafide, self.spoof, metric, num_resamples=50, seed=4, level=0.8
         )
         measure = getattr(metrics, metric)
-        rng = np.random.default_rng(4)
-        bonafide, spoof = np.sort(self.bonafide), np.sort(self.spoof)
         values = [
-            measure(
-                bonafide[rng.integers(0, bonafide.size, bonafide.size)],
-                spoof[rng.integers(0, spoof.size, spoof.size)],
-            )
-            for _ in range(50)
+            measure(*sides) for sides in drawn_scores(Trials.of(self.bonafide, self.spoof), 50, 4)
         ]
         assert found.value == measure(self.bonafide, self.spoof)
         assert (found.low, found.high) == pytest.approx(np.quantile(values, [0.1, 0.9]), rel=1e-12)
