@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_args
@@ -18,6 +19,7 @@ from curation.duplicates import (
     equal_samples,
     near_duplicates,
     near_episodes,
+    num_conflicts,
     same_audio,
 )
 from curation.selection.passing import select_passing
@@ -28,6 +30,8 @@ from datalake.lake import Lineage
 from datalake.pipelines.choice import decided, named_executor
 
 __all__ = ["dedup"]
+
+log = logging.getLogger("datalake")
 
 _NEAR: Final = 0.97
 _SAME: Final = 0.999
@@ -118,6 +122,13 @@ def dedup(
         else:
             limit = _NEAR if threshold is None else threshold
             found = near_duplicates(source, by, limit, rule=cast("Rule", rule), **heavy)
+    conflicts = num_conflicts(source, found.drops) if "label" in source.schema.names else 0
+    if conflicts:
+        log.warning(
+            "%s dropped rows have another label than the row that stands for them: one of the two "
+            "is wrong (--drops FILE names both)",
+            f"{conflicts:,}",
+        )
     kept = select_passing(
         source,
         found.kept,
@@ -141,6 +152,7 @@ def dedup(
                 "num_considered": found.num_rows,
                 "num_dropped": found.drops.num_rows,
                 "num_uncovered": found.num_uncovered,
+                "num_label_conflicts": conflicts,
                 "left_out": dict(found.left_out),
             }
         )

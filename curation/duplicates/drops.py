@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curation.domains import keys_of
 from datalake.tables import Table
 
-__all__ = ["DUPLICATES", "Duplicates", "outcome"]
+__all__ = ["DUPLICATES", "Duplicates", "num_conflicts", "outcome"]
 
 DUPLICATES: Final = pa.schema(
     [
@@ -106,6 +107,24 @@ def outcome(
         part = pa.Table.from_batches([batch.filter(good)]).select(["row_index", id_column])
         kept.append(part.rename_columns(_KEPT.names).cast(_KEPT))
     return Duplicates(drops, pa.concat_tables(kept), dict(parameters), dict(left_out or {}))
+
+
+def num_conflicts(table: Table, drops: pa.Table, column: str = "label") -> int:
+    """Drops whose value of a column is not that of the row that stands for them; nulls count.
+
+    Raises:
+        SchemaError: the table lacks the column.
+    """
+    covered = drops.filter(pc.is_valid(drops["kept_by"]))
+    count = 0
+    for start in range(0, covered.num_rows, _ROWS_TAKEN):
+        some = covered.slice(start, _ROWS_TAKEN)
+        own, other = (
+            table.take(some[name].to_numpy(), [column])[column].to_pylist()
+            for name in ("row_index", "kept_by")
+        )
+        count += sum(one != two for one, two in zip(own, other, strict=True))
+    return count
 
 
 def _within(some: npt.NDArray[np.int64], ascending: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

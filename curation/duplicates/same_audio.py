@@ -32,7 +32,7 @@ __all__ = ["correlation", "same_audio"]
 
 _MOST_DB_APART: Final = 1.0
 """The mean difference of the 64 levels up to which clips are compared sample by sample."""
-_MOST_LAG_S: Final = 0.01
+_MOST_LAG_S: Final = 0.05
 _FINE_FROM: Final = 0.5
 _FINE_STEPS: Final = 8
 _CLIPS_HELD: Final = 64
@@ -59,7 +59,7 @@ def same_audio(
 
     Args:
         table: the version to search.
-        threshold: least correlation at 16 kHz, at the best of all lags up to 10 ms.
+        threshold: least correlation at 16 kHz, at the best of all lags up to 50 ms.
         audio: the column of encoded audio.
         best_by: a numeric column: of duplicates the row of its largest value is kept; else the
             first by the hash of seed and id.
@@ -188,7 +188,7 @@ class _Search:
 
 
 def correlation(left: Samples, right: Samples) -> float:
-    """The largest correlation of two clips at 16 kHz at any lag up to 10 ms.
+    """The correlation of two clips at 16 kHz where they overlap, at the best lag up to 50 ms.
 
     Lags are tried in whole samples, and in eighths around the best: a resampler may shift a clip by
     less than a sample.
@@ -196,6 +196,9 @@ def correlation(left: Samples, right: Samples) -> float:
     Args:
         left: (num_samples,).
         right: (num_samples,), of about the same length.
+
+    Returns:
+        0 where lengths differ by more than 100 ms.
     """
     most_lag = round(_MOST_LAG_S * RATE_HZ)
     if abs(len(left) - len(right)) > 2 * most_lag:
@@ -203,15 +206,20 @@ def correlation(left: Samples, right: Samples) -> float:
     size = 1 << (max(len(left), len(right)) + 2 * most_lag).bit_length()
     spectrum = np.fft.rfft(left, size).conj() * np.fft.rfft(right, size)
     lags = np.fft.irfft(spectrum, size)
-    norm = float(np.linalg.norm(left.astype(np.float64)) * np.linalg.norm(right.astype(np.float64)))
-    near = np.concatenate([lags[-most_lag:], lags[: most_lag + 1]]) / norm
-    best = int(near.argmax())
-    value = float(near[best])
+    near = np.concatenate([lags[-most_lag:], lags[: most_lag + 1]])
+    lag = int(near.argmax()) - most_lag
+    one, other = left[max(-lag, 0) :], right[max(lag, 0) :]
+    common = min(len(one), len(other))
+    energies = [np.square(each[:common], dtype=np.float64).sum() for each in (one, other)]
+    norm = float(np.sqrt(energies[0] * energies[1]))
+    if norm == 0:
+        return 0.0
+    value = float(near[lag + most_lag]) / norm
     if value < _FINE_FROM:
         return value
     turns = 2j * np.pi * np.arange(len(spectrum)) / size
     weights = np.full(len(spectrum), 2.0)
     weights[[0, -1]] = 1
-    fine = best - most_lag + np.arange(1 - _FINE_STEPS, _FINE_STEPS) / _FINE_STEPS
-    values = [(weights * (spectrum * np.exp(turns * lag)).real).sum() for lag in fine]
-    return max(value, float(max(values)) / size / norm)
+    fine = lag + np.arange(1 - _FINE_STEPS, _FINE_STEPS) / _FINE_STEPS
+    values = [(weights * (spectrum * np.exp(turns * each)).real).sum() for each in fine]
+    return min(max(value, float(max(values)) / size / norm), 1.0)

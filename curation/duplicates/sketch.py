@@ -19,8 +19,9 @@ RATE_HZ: Final = 16_000
 NUM_LEVELS: Final = 64
 
 _NUM_COARSE: Final = 8
-_EDGE: Final = 0.02
-"""A clip begins and ends where a sample reaches this share of its peak."""
+_EDGE: Final = 0.005
+"""The share of a clip's energy that lies before its core, and that which lies after it. Where it is
+reached hangs little on noise or coding, unlike where a first sample is loud."""
 _LEAST_S: Final = 0.1
 _LEAST_PEAK: Final = 1e-4
 _FLOOR: Final = 0.25
@@ -33,7 +34,7 @@ Samples = npt.NDArray[np.float32]
 
 
 def trimmed(data: memoryview) -> Samples | str:
-    """A clip at 16 kHz without what is softer than 2 % of its peak at both ends, at unit power.
+    """The core of a clip at 16 kHz, at unit power: all but .5 % of its energy at each end.
 
     Args:
         data: an audio file.
@@ -47,12 +48,11 @@ def trimmed(data: memoryview) -> Samples | str:
     """
     samples, _ = decode(data, sample_rate_hz=RATE_HZ)
     samples = samples - samples.mean(dtype=np.float64).astype(np.float32)
-    sizes = np.abs(samples)
-    peak = float(sizes.max()) if len(sizes) else 0.0
-    if peak < _LEAST_PEAK:
+    if not len(samples) or float(np.abs(samples).max()) < _LEAST_PEAK:
         return "silent"
-    loud = np.flatnonzero(sizes >= _EDGE * peak)
-    samples = samples[loud[0] : loud[-1] + 1]
+    energy = np.cumsum(np.square(samples, dtype=np.float64))
+    start, stop = np.searchsorted(energy, [_EDGE * energy[-1], (1 - _EDGE) * energy[-1]])
+    samples = samples[start : stop + 1]
     if len(samples) < _LEAST_S * RATE_HZ:
         return "short"
     power = float(np.mean(np.square(samples, dtype=np.float64)))

@@ -11,6 +11,7 @@ import pytest
 
 import datalake
 from curation.cli import app
+from curation.duplicates import equal_rows
 from datalake.cli import console
 from datalake.pipelines.ingest import ingest
 from tests.speech import write_speech
@@ -45,7 +46,7 @@ def test_a_copy_goes_and_what_is_kept_is_a_selection(lake, tmp_path, capsys, by)
     assert (code, err) == (0, "")
     said = json.loads(out)
     assert (said["num_considered"], said["num_dropped"], said["num_rows"]) == (94, 1, 93)
-    assert said["num_uncovered"] == 0
+    assert said["num_uncovered"] == said["num_label_conflicts"] == 0
     written = as_csv.read_csv(drops) if by == "bytes" else as_parquet.read_table(drops)
     row = written.to_pylist()[0]
     selection = lake.selection(f"once_{by}")
@@ -57,7 +58,7 @@ def test_a_copy_goes_and_what_is_kept_is_a_selection(lake, tmp_path, capsys, by)
     assert bound == {"studio/vocoder-b"}
 
 
-def test_people_get_a_summary(lake, capsys) -> None:
+def test_people_get_a_summary_and_hear_of_labels_that_differ(lake, capsys, caplog) -> None:
     code, out, _ = curate(
         capsys, "dedup", "corpus", "--lake", lake.location.uri, "--by", "speaker_id", "--best-by",
         "duration_s",
@@ -65,6 +66,12 @@ def test_people_get_a_summary(lake, capsys) -> None:
     assert code == 0
     assert "dropped     89" in out
     assert "not saved" in out
+    labels = dict(
+        zip(*lake["corpus"].scan(["utt_id", "label"]).read_all().to_pydict().values(), strict=True)
+    )
+    found = equal_rows(lake["corpus"], "speaker_id", best_by="duration_s").drops.to_pylist()
+    count = sum(labels[row["utt_id"]] != labels[row["kept_by_id"]] for row in found)
+    assert f"{count} dropped rows have another label" in caplog.text
 
 
 @pytest.mark.parametrize(
