@@ -91,7 +91,8 @@ def convolutive(
         less = settings.gain_loss_db if power else (0, 0)
         bounds = (low - less[0], high - less[1])
         filters.append(_notches(sample_rate_hz, rng, settings, bounds))
-    powers = wave ** np.arange(1, settings.num_powers + 1)[:, None]
+    copies = np.broadcast_to(wave, (settings.num_powers, len(wave)))
+    powers: Wave = np.cumprod(copies, axis=0, dtype=np.float64)
     total: Wave = _filtered(powers, filters).sum(axis=0)
     centred: Wave = total - total.mean()
     return _at_most_one(centred)

@@ -247,8 +247,8 @@ def sharpness(
 ) -> float:
     """How much the loss of a trained detector can grow within `rho`: see `mean_sharpness`.
 
-    Batches are drawn so that each holds both labels in the rows' own proportion: the order is a
-    hash of `utt_id`, whatever the table's. The figure depends on the size of a batch.
+    Rows come in the order of a hash of `utt_id`, whatever the table's, so that batches mix labels
+    and domains. The figure depends on the size of a batch.
 
     Args:
         store: features of the table that `keys` indexes.
