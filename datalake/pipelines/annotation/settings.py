@@ -48,7 +48,8 @@ class Asked:
 
         Raises:
             InputError: a new name is one of nothing that the annotator adds, or is there twice; or
-                rows that `where` leaves alone hold values of another type.
+                rows that `where` leaves alone hold values of another type, or of another origin
+                by the field's metadata.
             SchemaError: a column that is read is not there, or `where` names one that is not.
             PredicateError: `where` does not parse.
             ExistsError: a column is there already and `replace` is false.
@@ -82,6 +83,16 @@ class Asked:
                     where=table.uri,
                     expected=str(asked.schema.field(name).type),
                     found=str(found),
+                    fix="Replace the column in all rows, or add it under another name",
+                )
+            wanted = asked.schema.field(name).metadata or {}
+            held = table.schema.field(name).metadata or {}
+            if differing := [key for key, value in wanted.items() if held.get(key) != value]:
+                raise InputError(
+                    f"Rows that are left alone hold values that something else made, in {name}",
+                    where=table.uri,
+                    expected="a column of the same model and settings",
+                    found="other metadata: " + ", ".join(key.decode() for key in differing),
                     fix="Replace the column in all rows, or add it under another name",
                 )
         return asked

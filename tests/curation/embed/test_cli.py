@@ -133,3 +133,28 @@ def test_a_stranger_is_an_annotator_or_makes_one(
 def test_one_that_is_missing_is_named() -> None:
     with pytest.raises(NotFoundError, match="no embedder 'lfcc_stat'"):
         plugins.load(found_by_name.GROUP, "lfcc_stat")
+
+
+@pytest.mark.parametrize("kept_as", ["lance", "delta"])
+def test_only_vectors_of_the_same_making_stay_beside_new_ones(
+    run: Run, folder: Path, kept_as: str
+) -> None:
+    lake = datalake.open_lake(folder / "lake")
+    rows = lake["t"].scan().read_all()
+    lake.create("u", rows.schema, format=kept_as, lineage=Lineage("create")).append(rows)
+    assert run("u", "--with", "logmel_stats", "--as", "v", "--where", "utt_id = 'a'")[0] == 0
+    assert lake["u"].schema.field("v").metadata[b"datalake.embedder"] == b"logmel_stats"
+    before = lake["u"].scan(["v"], limit=1).read_all()
+    assert (
+        run("u", "--with", "logmel_stats", "--as", "v", "--where", "v IS NULL", "--replace")[0] == 0
+    )
+    found = lake["u"].scan(["v"]).read_all()
+    assert found["v"].is_valid().to_pylist() == [True, True, True, False]
+    assert found.slice(0, 1).to_pydict() == before.to_pydict()
+    path = str(write_model(folder / "one"))
+    run("u", "--with", "hf_audio", "--model", path, "--as", "w", "--where", "utt_id = 'a'")
+    other = ("u", "--with", "hf_audio", "--model", path, "--as", "w", "--layer", "1")
+    code, _, err = run(*other, "--where", "w IS NULL", "--replace")
+    assert code == 2
+    assert "something else made" in err
+    assert run(*other, "--replace")[0] == 0
