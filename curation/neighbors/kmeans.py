@@ -98,15 +98,23 @@ def assign(
 def _assigned(
     vectors: Vectors, centroids: npt.NDArray[np.float32], metric: Metric
 ) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.intp], npt.NDArray[np.float32]]]:
-    """Blocks with their start, nearest centroids and squared distances to those."""
-    halves = np.einsum("ij,ij->i", centroids, centroids) / 2
-    scores = np.empty((min(BLOCK_ROWS, len(vectors)), len(centroids)), np.float32)
+    """Blocks with their start, nearest centroids and squared distances to those.
+
+    A block's memory is that of the next one too.
+    """
+    num_rows, dims = min(BLOCK_ROWS, len(vectors)), centroids.shape[1]
+    scores = np.empty((num_rows, len(centroids)), np.float32)
+    # For l2 each row has a 1 and each centroid the half of its square, taken away by the product:
+    # another pass over the scores would cost more.
+    given = np.ones((num_rows, dims + (metric == "l2")), np.float32)
+    halves = np.einsum("ij,ij->i", centroids, centroids)[:, None] / -2
+    factors = np.hstack([centroids, halves]) if metric == "l2" else centroids
     for start in range(0, len(vectors), BLOCK_ROWS):
-        block = np.ascontiguousarray(vectors[start : start + BLOCK_ROWS], np.float32)
-        out = scores[: len(block)]
-        np.matmul(block, centroids.T, out=out)
-        if metric == "l2":
-            out -= halves
+        rows = vectors[start : start + BLOCK_ROWS]
+        given[: len(rows), :dims] = rows
+        out = scores[: len(rows)]
+        np.matmul(given[: len(rows)], factors.T, out=out)
+        block = given[: len(rows), :dims]
         nearest = out.argmax(axis=1)
         best = out[np.arange(len(block)), nearest]
         norms = np.einsum("ij,ij->i", block, block) if metric == "l2" else np.float32(2)
