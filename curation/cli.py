@@ -11,6 +11,7 @@ from curation.cli_drop import drop
 from curation.cli_embed import embed
 from curation.cli_measure import measure
 from curation.cli_probe import probe
+from curation.cli_score import score
 from curation.cli_select import select
 from curation.cli_split import split
 from curation.cli_weigh import weigh
@@ -19,6 +20,7 @@ from datalake.cli import console
 __all__ = ["app", "main"]
 
 app = console.new_app("Choose what to train on, and judge the choice.")
+console.command(app)(score)
 console.command(app)(select)
 console.command(app)(weigh)
 console.command(app)(probe)
