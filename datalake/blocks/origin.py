@@ -4,9 +4,9 @@ A store that has no time (503, 429, SlowDown), does not answer or hangs up is as
 by everybody less often; any other failure is raised at once. Lance 14 and delta-rs try again by
 themselves before they raise. With the options of `tables.stores` Lance sends a refused request up
 to 64 times within some 9 seconds (3 repeats by its client, that 16 times by its own limiter, whose
-rate is the process's alone), delta-rs 4 times within half a second; a request without an answer
-ends after 60 seconds. So a refusal that arrives here means that the store has been refusing for a
-while.
+rate is the process's alone), delta-rs and Arrow 4 times within half a second; a request without an
+answer ends after 60 seconds. So a refusal that arrives here means that the store has been refusing
+for a while.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ __all__ = ["NOT_OF_ROWS", "Origin", "RefusedError", "num_runs", "will_pass", "wi
 
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 8.0
-# What Lance, delta-rs and s3fs say of a store that would answer another time; see
-# tests/blocks/test_refusals.py for whole sentences.
+# What Lance, delta-rs, s3fs and Arrow say of a store that would answer another time; see
+# tests/blocks/test_origin.py for whole sentences.
 _PASSING: Final = re.compile(
     r"SlowDown|Slow Down|reduce your request rate|too many requests|service unavailable|"
     r"bad gateway|gateway time-?out|internal server error|InternalError|RequestTimeout|"
     r"status code:? *(429|500|502|503|504)\b|error (429|500|502|503|504)\b|"
     r"\btimed? ?out\b|error sending request|connection (refused|reset|closed|aborted)|broken pipe|"
     r"connection error|end of file before message length|response body error|"
+    r"AWS Error (SLOW_DOWN|SERVICE_UNAVAILABLE|THROTTLING|INTERNAL_FAILURE|REQUEST_TIMEOUT|"
+    r"NETWORK_CONNECTION)|HTTP status (429|500|502|503|504)\b|"
     r"error decoding response body|incomplete(read| message| body)|unexpected eof",
     re.IGNORECASE,
 )

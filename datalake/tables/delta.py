@@ -15,9 +15,10 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,8 +34,11 @@ from datalake.errors import (
     MissingPackageError,
     NotFoundError,
 )
+from datalake.schema import is_media
 from datalake.tables.batches import Source, Splitter, as_reader, conform, described, with_types
 from datalake.tables.delta_files import DataFile, name_part, rewritten_name, row_groups, write_file
+from datalake.tables.delta_pages import PagedFile, PagedRows, read_rows
+from datalake.tables.delta_ranges import Ranges, s3_files, side_by_side
 from datalake.tables.delta_schema import declared_schema, physical_schema
 from datalake.tables.failures import translated, translated_stream
 from datalake.tables.handle import ROW_INDEX, Positions, TableHandle
@@ -174,6 +178,11 @@ def _filesystem(location: Location) -> pafs.FileSystem:
     return pafs.PyFileSystem(DeltaStorageHandler(location.uri, delta_options(location)))
 
 
+def _readable(location: Location) -> pafs.FileSystem:
+    """The files of the table, for reading by many threads."""
+    return s3_files(location) if location.scheme == "s3" else _filesystem(location)
+
+
 def _arrow_schema(log: Log) -> pa.Schema:
     return pa.schema(log.schema().to_arrow())
 
@@ -241,29 +250,44 @@ class DeltaTable(TableHandle):
     """A Delta table at one version."""
 
     format: ClassVar[str] = "delta"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        adds_columns_in_place=False, survives_process=True, survives_fork=True
-    )
+
+    @property
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        """What it can do. delta-rs needs its threads for a store, which a fork does not have."""
+        return Capabilities(
+            adds_columns_in_place=False,
+            survives_process=True,
+            survives_fork=self._location.is_local,
+        )
 
     def __init__(self, location: Location, version: int, schema: pa.Schema) -> None:
         super().__init__(location, version, schema)
         self._physical = physical_schema(schema, location.uri)
         self._listed: list[_Entry] | None = None
         self._starts = np.zeros(1, np.int64)
+        self._paged: PagedRows | None = None
         self._lock = threading.Lock()
         forks.register(self)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
+        if self._paged is not None:
+            self._paged.after_fork()
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
         del state["_lock"]
-        return {**state, "_listed": None}
+        state.pop("_files", None)
+        return {**state, "_listed": None, "_paged": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
         forks.register(self)
+
+    @cached_property
+    def _files(self) -> pafs.FileSystem:
+        """Its files, for reading."""
+        return _readable(self._location)
 
     @property
     def _entries(self) -> list[_Entry]:
@@ -276,7 +300,7 @@ class DeltaTable(TableHandle):
 
     def _list_files(self, log: Log) -> list[_Entry]:
         actions = pa.table(log.get_add_actions(flatten=True))
-        filesystem = _filesystem(self._location)
+        filesystem = self._files
         num_records = (
             actions["num_records"].to_pylist()
             if "num_records" in actions.column_names
@@ -371,40 +395,87 @@ class DeltaTable(TableHandle):
                     positions, found = found[: batch.num_rows], found[batch.num_rows :]
                     yield batch.columns, positions + start
 
+    def _by_pages(self, wanted: dict[int, Positions], columns: list[str]) -> pa.Table | None:
+        """Rows of one media column; None if it is none, or not all files tell of its pages.
+
+        Args:
+            wanted: positions within files, ascending, by the number of the file.
+            columns: names.
+        """
+        field = self._schema.field(columns[0]) if len(columns) == 1 else None
+        if field is None or not is_media(field) or not pa.types.is_large_binary(field.type):
+            return None
+        with self._lock:
+            if self._paged is None:
+                ranges = Ranges(self._location, self._files)
+                self._paged = PagedRows(ranges, self.uri)
+        files = [self._entries[number].file for number in wanted]
+        values = read_rows(
+            self._paged,
+            [
+                (PagedFile(file.path, file.num_bytes), positions)
+                for file, positions in zip(files, wanted.values(), strict=True)
+            ],
+            columns[0],
+            field.type,
+        )
+        if values is None:
+            return None
+        return pa.Table.from_arrays([values], schema=self._selected(columns))
+
     def _slice(self, start: int, stop: int, columns: list[str]) -> pa.Table:
         schema = self._selected(columns)
         with translated(self._location, "Reading rows"):
             entries = self._entries
+            paged = self._by_pages(self._spread(np.arange(start, stop)), columns)
+            if paged is not None:
+                return paged
             first, last = np.searchsorted(self._starts, [start, stop - 1], "right") - 1
-            rows = [
-                with_types(batch, schema)
-                for number in range(int(first), int(last) + 1)
-                for part in entries[number].file.slice(
-                    max(start - int(self._starts[number]), 0),
-                    min(stop, int(self._starts[number + 1])) - int(self._starts[number]),
-                    columns,
-                )
-                for batch in part.to_batches()
-            ]
+
+            def read(number: int) -> list[pa.Table]:
+                begin, end = self._starts[number : number + 2].tolist()
+                own = max(start - begin, 0), min(stop, end) - begin
+                return list(entries[number].file.slice(*own, columns))
+
+            files = self._by_file(read, range(int(first), int(last) + 1))
+            rows = [with_types(batch, schema) for part in files for batch in part.to_batches()]
         return pa.Table.from_batches(rows, schema=schema)
 
     def _gather(self, positions: Positions, columns: list[str]) -> pa.Table:
         schema = self._selected(columns)
         order = np.argsort(positions, kind="stable")
         ascending = positions[order]
-        with translated(self._location, "Taking rows"):
-            bounds = np.searchsorted(ascending, self._starts)
-            rows = [
-                with_types(batch, schema)
-                for number in np.flatnonzero(np.diff(bounds))
-                for part in self._entries[number].file.take(
-                    ascending[bounds[number] : bounds[number + 1]] - self._starts[number], columns
-                )
-                for batch in part.to_batches()
-            ]
         inverse = np.empty_like(order)
         inverse[order] = np.arange(len(order))
+        with translated(self._location, "Taking rows"):
+            paged = self._by_pages(self._spread(ascending), columns)
+            if paged is not None:
+                return paged.take(pa.array(inverse))
+            spread = self._spread(ascending)
+
+            def read(number: int) -> list[pa.Table]:
+                return list(self._entries[number].file.take(spread[number], columns))
+
+            files = self._by_file(read, list(spread))
+            rows = [with_types(batch, schema) for part in files for batch in part.to_batches()]
         return pa.Table.from_batches(rows, schema=schema).take(pa.array(inverse))
+
+    def _by_file(
+        self, read: Callable[[int], list[pa.Table]], numbers: Sequence[int]
+    ) -> Iterator[pa.Table]:
+        """What is read of each file, in order. Files of a store are waited for side by side."""
+        if self._location.is_local:
+            return chain.from_iterable(map(read, numbers))
+        return chain.from_iterable(side_by_side(read, numbers))
+
+    def _spread(self, ascending: Positions) -> dict[int, Positions]:
+        """Positions within files, by the number of the file."""
+        self._entries  # noqa: B018 - which makes `_starts`
+        bounds = np.searchsorted(ascending, self._starts)
+        return {
+            int(number): ascending[bounds[number] : bounds[number + 1]] - self._starts[number]
+            for number in np.flatnonzero(np.diff(bounds))
+        }
 
     # Versions -----------------------------------------------------------------------------------
 

@@ -1,13 +1,18 @@
-"""The Parquet files of a Delta table: written whole, read by row groups."""
+"""The Parquet files of a Delta table: written whole, read by row groups.
+
+Media are cut into pages of one value or 16 kB, which an index in the file lists, so that
+`datalake.tables.delta_pages` can read rows on their own.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +31,9 @@ __all__ = ["DataFile", "WrittenFile", "name_part", "rewritten_name", "row_groups
 _GROUP_BYTES: Final = 8 << 20
 _GROUP_ROWS: Final = 1 << 17
 _BATCH_BYTES: Final = 16 << 20
+# A page of media holds one value, or as many as make this: what a random read takes of a file.
+_PAGE_BYTES: Final = 16 << 10
+_PAGE_ROWS: Final = 1 << 10
 _POSITION: Final = "__position"
 
 
@@ -70,6 +78,7 @@ def write_file(
     # Media are compressed already, and statistics of them would be copies of whole values.
     plain = [leaf for leaf in leaves if leaf not in media]
     num_rows = 0
+    first = next(groups, None)
     with _removed_on_failure(filesystem, path), filesystem.open_output_stream(path) as sink:
         with pq.ParquetWriter(
             sink,
@@ -77,14 +86,31 @@ def write_file(
             compression={leaf: "NONE" if leaf in media else "ZSTD" for leaf in leaves},
             use_dictionary=plain,
             write_statistics=plain,
+            **({} if first is None else _pages(first, media)),
         ) as writer:
-            for table in groups:
+            for table in chain([] if first is None else [first], groups):
                 writer.write_table(table, row_group_size=table.num_rows)
                 num_rows += table.num_rows
                 if stop_bytes is not None and sink.tell() >= stop_bytes:
                     break
         num_bytes = sink.tell()
     return WrittenFile(path, num_rows, num_bytes)
+
+
+def _pages(first: pa.Table, media: Collection[str]) -> dict[str, Any]:
+    """How a file with media is cut into pages, by its first rows, and that it says where they are.
+
+    The writer looks at the size of a page after each of its batches, which are of 1,024 rows
+    otherwise: a page would have hundreds of megabytes.
+    """
+    if not media:
+        return {}
+    row_bytes = max((first[name].nbytes for name in media), default=0) // max(first.num_rows, 1)
+    return {
+        "write_page_index": True,
+        "data_page_size": _PAGE_BYTES,
+        "write_batch_size": min(max(_PAGE_BYTES // max(row_bytes, 1), 1), _PAGE_ROWS),
+    }
 
 
 @contextmanager

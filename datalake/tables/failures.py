@@ -30,8 +30,9 @@ _CONFLICT: Final = re.compile(
     re.IGNORECASE,
 )
 _REFUSED: Final = re.compile(
-    r"permission denied|operation not permitted|access ?denied|InvalidAccessKeyId|"
-    r"SignatureDoesNotMatch|ExpiredToken|necessary privileges|403 forbidden|401 unauthorized|"
+    r"permission denied|operation not permitted|access[ _]?denied|InvalidAccessKeyId|"
+    r"SignatureDoesNotMatch|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|HTTP status 40[13]\b|"
+    r"ExpiredToken|necessary privileges|403 forbidden|401 unauthorized|"
     r"(no|locate|load|loading|invalid) credentials",
     re.IGNORECASE,
 )

@@ -29,6 +29,10 @@ DELTA = (
     "in 433ms, after 3 retries, max_retries\n   \x1b[31m↳\x1b[0m 3, retry_timeout\n - Server "
     "returned non-2xx status code\n   \x1b[31m↳\x1b[0m {}"
 )
+ARROW = (
+    "When reading information for key 'x/a' in bucket 'lake': AWS Error {} during HeadObject "
+    "operation: No response body."
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,17 @@ DELTA = (
         (LANCE.format("416 Range Not Satisfiable: "), False),
         (DELTA.format("503 Service Unavailable"), True),
         (DELTA.format("429 Too Many Requests"), True),
+        ("AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate.", True),
+        ("AWS Error SERVICE_UNAVAILABLE during GetObject operation: ", True),
+        (ARROW.format("UNKNOWN (HTTP status 503)"), True),
+        (ARROW.format("UNKNOWN (HTTP status 429)"), True),
+        (ARROW.format("NETWORK_CONNECTION"), True),
+        (ARROW.format("UNKNOWN (HTTP status 400)"), False),
+        (ARROW.format("ACCESS_DENIED"), False),
+        (
+            "AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 18",
+            True,
+        ),
         ("Generic S3 error: HTTP error: request or response body error", True),
         ("error reading a body from connection: end of file before message length reached", True),
         ("in 60.003273306s - HTTP error: error sending request: operation timed out", True),

@@ -78,6 +78,29 @@ def test_few_requests_cold_and_none_warm(table: Table, store: SlowStore, tmp_pat
     assert store.counts()["requests"] == 0
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+def test_bytes_from_the_store_are_those_of_the_rows(
+    table: Table, store: SlowStore, tmp_path: Path, sparse: bool
+) -> None:
+    rows = np.random.default_rng(3).permutation(COUNT)[:40]
+    reader = reader_of(table, tmp_path, Meter())
+    reader.views("audio", rows[:1], sparse=True)  # The ends of files are read once.
+    reader.views("audio", np.array([COUNT - 1]), sparse=True)
+    store.counts(reset=True)
+    reader.views("audio", rows, sparse=sparse)
+    sizes = np.array([0 if v is None else len(v) for v in DATA["audio"].to_pylist()])
+    if not sparse:
+        rows = np.unique(rows // reader.block_rows("audio"))
+        rows = np.concatenate([np.arange(*reader.layout("audio").span(int(n))) for n in rows])
+    found = store.counts()
+    assert found["bytes"] < 1.1 * sizes[rows].sum() + 200_000
+    assert found["requests"] <= len(rows) + 4
+
+
+def test_a_fork_is_told_that_it_cannot_read(table: Table) -> None:
+    assert not table.capabilities.survives_fork
+
+
 def test_a_storm_of_refusals(table: Table, store: SlowStore, tmp_path: Path) -> None:
     meter, rows = Meter(), np.random.default_rng(0).permutation(COUNT)[:100]
     reader = reader_of(table, tmp_path, meter)
