@@ -101,6 +101,13 @@ def dedup(
         )
     lake = session.open_lake()
     source = lake[table]
+    is_exact = by in ("bytes", "samples") or (
+        by in source.schema.names and not _is_vector(source.schema.field(by).type)
+    )
+    if is_exact and threshold is not None:
+        raise InputError(f"--by {by} compares exactly: it takes no --threshold")
+    if rule != "cover" and (is_exact or by in _DECODING):
+        raise InputError(f"--by {by} takes no --rule {rule}", expected="embeddings for it")
     with ExitStack() as stack:
         progress = None if quiet else stack.enter_context(console.Progress("dedup"))
         choice = named_executor(executor, workers, address=ray_address, debug=session.debug)
@@ -117,7 +124,7 @@ def dedup(
             found = near_episodes(lake, table, limit, **heavy)
         elif by == "audio":
             found = same_audio(source, _SAME if threshold is None else threshold, **heavy)
-        elif by in source.schema.names and not _is_vector(source.schema.field(by).type):
+        elif is_exact:
             found = equal_rows(source, by, **common)
         else:
             limit = _NEAR if threshold is None else threshold

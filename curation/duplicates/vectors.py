@@ -22,7 +22,7 @@ from datalake.tables import Table
 
 __all__ = ["UnitVectors", "VectorFile", "write_vectors"]
 
-_ROWS_AT_ONCE: Final = 8192
+_NUMBERS_AT_ONCE: Final = 1 << 19
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
 
 
@@ -67,7 +67,7 @@ def write_vectors(
     best_by: str | None = None,
     where: str | None = None,
 ) -> UnitVectors:
-    """Write the vectors out. Memory: some 70 bytes a row, and a batch; disk: the vectors once.
+    """Write the vectors out. Memory: some 70 bytes a row, and 20 MB; disk: the vectors once.
 
     Args:
         table: the version to read.
@@ -132,7 +132,7 @@ def _batches(
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.str_]]]:
     """Row indices, unit vectors (of zeros where there is none) and what is wrong with each."""
     wanted = pa.list_(pa.float32(), dims)
-    rows = table.scan([column], where=where, with_row_index=True, batch_size=_ROWS_AT_ONCE)
+    rows = table.scan([column], where=where, with_row_index=True, batch_size=_rows_at_once(dims))
     for batch in rows:
         lists = batch[column]
         null = lists.is_null().to_numpy(zero_copy_only=False)
@@ -160,6 +160,10 @@ def _batches(
         units = raw / np.where(has_direction, lengths, 1)[:, None] + 0.0
         units[~has_direction] = 0
         yield batch["row_index"].to_numpy().astype(np.int64), units.astype(np.float32), fault
+
+
+def _rows_at_once(dims: int) -> int:
+    return max(1, _NUMBERS_AT_ONCE // max(dims, 1))
 
 
 def _distinct(
@@ -195,8 +199,9 @@ def _distinct(
 def _close_up(path: Path, dims: int, num_rows: int, kept: npt.NDArray[np.int64]) -> None:
     """Move the rows kept to the front, in order, and cut the rest off."""
     if len(kept) < num_rows:
-        for start in range(0, len(kept), _ROWS_AT_ONCE):
-            some = kept[start : start + _ROWS_AT_ONCE]
+        step = _rows_at_once(dims)
+        for start in range(0, len(kept), step):
+            some = kept[start : start + step]
             mapped = np.memmap(path, np.float32, "r+", shape=(num_rows, dims))
             # No row moves behind its place, so none that is still to be moved is overwritten.
             mapped[start : start + len(some)] = mapped[some]

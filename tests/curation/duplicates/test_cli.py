@@ -81,6 +81,8 @@ def test_people_get_a_summary_and_hear_of_labels_that_differ(lake, capsys, caplo
         (["--rule", "covr"], "no rule covr"),
         (["--drops", "x.txt"], "cannot be written so"),
         (["--by", "audio", "--threshold", "0.2"], "threshold"),
+        (["--threshold", "0.9"], "no --threshold"),
+        (["--by", "audio", "--rule", "semdedup"], "no --rule semdedup"),
         (["--best-by", "snr"], "no column snr"),
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from curation.duplicates import near_duplicates
 from curation.duplicates.near_pairs import near_pairs as listed_pairs
+from curation.duplicates.vectors import write_vectors
 from curation.order import place
 from datalake import tables
 from datalake.errors import InputError, SchemaError
@@ -72,7 +75,7 @@ def test_one_cell_gives_what_comparing_all_with_all_gives(tmp_path, best_by) -> 
 
 
 def test_row_order_and_fragments_change_nothing_and_what_cells_miss_is_measured(tmp_path) -> None:
-    vectors = drift_chains(700, 6)
+    vectors = drift_chains(400, 6)
     options = {"num_cells": 40, "num_probes": 2, "num_sampled": 6000}
     one = near_duplicates(table_of(tmp_path / "a", vectors), "embedding", 0.98, **options)
     order = np.random.default_rng(0).permutation(len(vectors))
@@ -129,6 +132,33 @@ def test_rows_without_a_direction_are_kept_and_counted(tmp_path) -> None:
     assert found.drops.num_rows == 2  # one of each direction
     assert found.kept.num_rows == found.num_rows - 2 == 6
     assert near_duplicates(table, "embedding", where="utt_id = 's/1'").drops.num_rows == 0
+
+
+def test_vectors_are_laid_out_a_few_at_a_time(tmp_path, monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr("curation.duplicates.vectors._NUMBERS_AT_ONCE", 1 << 16)
+    vectors = rng.normal(size=(8_000, 256)).astype(np.float32)
+    vectors[7], vectors[6_000] = 0, vectors[5]
+    ids = [f"s/{number}" for number in range(len(vectors))]
+    rows = pa.table(
+        {"utt_id": ids, "embedding": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 256)}
+    )
+    table = tables.create_table(str(tmp_path / "t"), rows.schema, format="lance").append(rows)
+    tracemalloc.start()
+    written = write_vectors(table, "embedding", tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4e6 < vectors.nbytes
+    assert (written.file.num_rows, written.left_out) == (7_998, {"zero": 1})
+    assert set(written.copies) | set(written.row_index[written.copied_from]) == {5, 6_000}
+    order = sorted(ids, key=lambda name: place(0, name))
+    laid = [f"s/{index}" for index in written.row_index]
+    among = set(laid)
+    assert laid == [name for name in order if name in among]
+    units = vectors[written.row_index] / np.linalg.norm(
+        vectors[written.row_index].astype(np.float64), axis=1, keepdims=True
+    )
+    np.testing.assert_allclose(written.file.open(), units, atol=1e-6)
 
 
 def test_what_cannot_be_searched_is_refused(tmp_path) -> None:
