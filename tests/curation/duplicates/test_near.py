@@ -76,7 +76,7 @@ def test_one_cell_gives_what_comparing_all_with_all_gives(tmp_path, best_by) -> 
 
 def test_row_order_and_fragments_change_nothing_and_what_cells_miss_is_measured(tmp_path) -> None:
     vectors = drift_chains(400, 6)
-    options = {"num_cells": 40, "num_probes": 2, "num_sampled": 6000}
+    options = {"num_cells": 40, "num_probes": 1, "num_sampled": 6000}
     one = near_duplicates(table_of(tmp_path / "a", vectors), "embedding", 0.98, **options)
     order = np.random.default_rng(0).permutation(len(vectors))
     other = table_of(tmp_path / "b", vectors, rows_each=1700, order=order)
@@ -88,7 +88,7 @@ def test_row_order_and_fragments_change_nothing_and_what_cells_miss_is_measured(
     kept = one.kept["row_index"].to_numpy().astype(int)
     left = (np.triu(exact[np.ix_(kept, kept)], 1) >= 0.98).sum()
     assert one.parameters["num_pairs_sampled"] == (exact >= 0.98).sum() - len(vectors)
-    assert 0.9 < one.parameters["recall"] < 1
+    assert 0.5 < one.parameters["recall"] < 1
     assert 0 < one.parameters["still_duplicates"] * len(kept) <= 2 * left
 
 
