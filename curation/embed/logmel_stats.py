@@ -71,11 +71,12 @@ def _embed(waveform: Waveform) -> Array:
         raise Unembeddable(f"too short: {len(waveform)} samples, and a window has {_WINDOW}")
     frames = np.lib.stride_tricks.sliding_window_view(waveform, _WINDOW)[::_HOP]
     parts = [frames[start : start + _AT_ONCE] for start in range(0, len(frames), _AT_ONCE)]
+    first = _of_frames(parts[0])
     # Deviations from the first frames' mean: squares of large means would cost digits.
-    middle = _of_frames(parts[0]).mean(axis=0)
+    middle = first.mean(axis=0)
     sums, squares = np.zeros(_BANDS), np.zeros(_BANDS)
-    for part in parts:
-        apart = _of_frames(part) - middle
+    for place, part in enumerate(parts):
+        apart = (_of_frames(part) if place else first) - middle
         sums += apart.sum(axis=0)
         squares += np.square(apart).sum(axis=0)
     mean = sums / len(frames)

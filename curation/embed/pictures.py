@@ -19,8 +19,10 @@ import pyarrow as pa
 from curation.embed.episodes import SetAddress, SetReader
 from curation.embed.vectors import Vectors
 from curation.embed.waveforms import Unembeddable
+from datalake.episodes.validation.videos import frames_in
 from datalake.errors import InputError, SchemaError
 from datalake.lake import Lake
+from datalake.recording import VideoSpan
 from datalake.schema import MEDIA_KEY
 from datalake.video import BadVideo, VideoInfo, VideoReader
 from datalake.video.pictures import decode_picture
@@ -159,13 +161,11 @@ class _EpisodeReader:
     def _of_video(self, span: Mapping[str, Any]) -> list[Picture]:
         video = self._video(span["video_id"])
         info = VideoInfo.from_row(video)
-        times = info.times()
-        # A frame belongs to the span that begins within a thousandth of a second of it.
-        inside = (times >= span["from_s"] - 1e-3) & (times < span["to_s"] - 1e-3)
-        if not inside.any():
+        first, end = frames_in(VideoSpan(**span), info, info.fps)
+        if first >= end:
             raise Unembeddable("no frame of the video lies in the episode")
-        keys = info.keyframes[inside[info.keyframes]]
-        wanted = keys if len(keys) else np.flatnonzero(inside)[:1]
+        keys = info.keyframes[(info.keyframes >= first) & (info.keyframes < end)]
+        wanted = keys if len(keys) else np.array([first])
         try:
             with VideoReader(video["video"], info, num_threads=1) as reader:
                 return list(reader.frames(evenly(wanted, self._num_pictures)))

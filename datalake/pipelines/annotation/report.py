@@ -45,7 +45,8 @@ class AnnotationReport:
     """How many rows have nulls since they could not be annotated, by reason."""
     examples: list[FailedRow] = field(default_factory=list)
     audio_s: float = 0.0
-    """Seconds of audio of the rows annotated by this run; 0 for tables without `duration_s`."""
+    """Seconds of audio of the rows annotated by this run; 0 where no audio is read, or there is no
+    `duration_s`."""
     num_bytes_read: int = 0
     """Bytes of the columns read by this run, in memory."""
     startup_s: float = 0.0

@@ -19,6 +19,7 @@ from datalake.errors import LakeError
 from datalake.pipelines.annotation.annotator import Annotate
 from datalake.pipelines.annotation.settings import Asked
 from datalake.pipelines.annotation.units import AnnotatedUnit, Failure, Folder, Range
+from datalake.schema import MEDIA_KEY
 from datalake.tables import Table
 from datalake.tables.predicate_arrow import to_arrow
 
@@ -86,7 +87,7 @@ class AnnotationJob:
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         """The rows chosen, some at a time: as many as the last ones let expect to fit."""
         columns = list(self.asked.annotator.reads)
-        if _DURATION in self.table.schema.names and _DURATION not in columns:
+        if self._reads_audio and _DURATION not in columns:
             columns.append(_DURATION)
         start, size = 0, 1
         while start < len(chosen):
@@ -101,6 +102,15 @@ class AnnotationJob:
             fitting = _BATCH_BYTES * len(indices) // max(1, batch.nbytes)
             # Rows differ in size: no more than twice as many as were seen to fit.
             size = max(1, min(fitting, 2 * len(indices), _BATCH_ROWS))
+
+    @property
+    def _reads_audio(self) -> bool:
+        """Whether hours of audio are counted: an episode has a duration too."""
+        schema = self.table.schema
+        return _DURATION in schema.names and any(
+            (schema.field(name).metadata or {}).get(MEDIA_KEY) == b"audio"
+            for name in self.asked.annotator.reads
+        )
 
     def _annotated(
         self, indices: npt.NDArray[np.int64], batch: pa.Table, unit: AnnotatedUnit
@@ -126,7 +136,7 @@ class AnnotationJob:
                 if len(unit.failures) < _EXAMPLES:
                     unit.failures.append(Failure(int(indices[place]), text))
         unit.num_annotated += batch.num_rows - failed
-        if _DURATION in batch.column_names:
+        if self._reads_audio:
             unit.audio_s += float(pc.sum(batch[_DURATION]).as_py() or 0)
         return columns
 

@@ -263,3 +263,17 @@ def test_a_gpu_gives_the_same(lake: Lake, tmp_path: Path) -> None:
         vectors(HfImage(lake, "t", path, device=device).open()(rows)) for device in ("cpu", "cuda")
     )
     np.testing.assert_allclose(here, there, atol=1e-4)
+
+
+def test_an_episode_without_an_end_goes_on_to_that_of_its_file(lake: Lake) -> None:
+    g1 = write_robots(lake)
+    work = Keyframes(lake, "g1.episodes", CAMERA).open()
+    rows = g1.episodes.take([2])
+    episode = rows.to_pylist()[0]
+    episode["videos"][0]["to_s"] = None
+    endless = pa.Table.from_pylist([episode], rows.schema)
+    assert work(endless).to_pydict() == work(rows).to_pydict()
+    # A span beyond the file has no frame.
+    episode["videos"][0]["from_s"] = 99.0
+    beyond = work(pa.Table.from_pylist([episode], rows.schema))
+    assert beyond["error"].to_pylist() == ["no frame of the video lies in the episode"]
