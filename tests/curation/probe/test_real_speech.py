@@ -31,7 +31,7 @@ from datalake.schema import UTTERANCES
 from datalake.tables import Table
 from datalake.uri import Location
 
-SETTINGS = TrainingSettings(num_steps=200, batch_size=32, check_every=40, learning_rate=2e-3)
+SETTINGS = TrainingSettings(num_steps=120, batch_size=32, check_every=30, learning_rate=2e-3)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def embedded(speech: Table) -> Table:
 def test_better_than_chance(embedded: Table, design: Design, changes: dict[str, object]) -> None:
     keys = read_keys(embedded)
     tests = np.array([place(1, each.as_py()) < "6" for each in keys["utt_id"]])
-    store = FeatureStore(embedded, design, duration_s=3, device="cpu", num_threads=2)
+    store = FeatureStore(embedded, design, duration_s=2, device="cpu", num_threads=2)
     (run,) = run_seeds(
         store,
         keys.filter(pa.array(~tests)),
@@ -103,5 +103,4 @@ def test_better_than_chance(embedded: Table, design: Design, changes: dict[str, 
     pooled = next(
         line for line in run.evaluation.by_domain.to_pylist() if line["scope"] == "pooled"
     )
-    print(f"\n{design.name}: EER {pooled['eer']:.3f}, up to {pooled['eer_high']:.3f}")
     assert pooled["eer_high"] < 0.42
