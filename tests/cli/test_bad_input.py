@@ -53,7 +53,7 @@ def complaint(done: Result, code: int) -> str:
         ("ingest . t --format lanse", "'--format': 'lanse' is not one of 'lance', 'delta'. See"),
         ("ingest . t --connector manifst", "no connector 'manifst'. Did you mean manifest?"),
         ("--lake x ls", "No such option: --lake. Options of a command follow its name. See"),
-        ("curate selct", "Did you mean 'select'? See"),
+        ("curate selct", "Did you mean 'select'"),
         ("cleanup corpus --older-than-days -1", "--older-than-days"),
     ],
 )
