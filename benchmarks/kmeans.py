@@ -66,7 +66,7 @@ def run(side: str, python: str, vectors: Path) -> dict[str, float]:
         env["OPENBLAS_CORETYPE"] = "SkylakeX"
     done = subprocess.run(
         [python, "-c", script, side, str(vectors)],
-        env=env, check=True, capture_output=True, text=True,
+        env=env, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     found: dict[str, float] = json.loads(done.stdout)
     return found
