@@ -19,7 +19,7 @@ PIP_FLAGS ?=
 PYTHON ?= $(shell scripts/find_python.sh)
 
 .PHONY: help demo test test-slow bench bench-selection bench-ingest bench-take bench-packing \
-	bench-decode bench-episodes bench-loader bench-store bench-video check format clean
+	bench-decode bench-episodes bench-loader bench-store bench-video bench-curation check format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -97,6 +97,13 @@ bench-video: $(VENV)/.installed-test
 #   make bench-episodes LEROBOT_PYTHON=/path/to/python DATASET=/path/to/dataset
 bench-episodes: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/ingest_episodes.py --data $(DATASET) --lerobot-python $(LEROBOT_PYTHON)
+
+# Peers in folders and environments of their own; without them these show ours alone where they can.
+#   make bench-curation OFFICIAL=/path/to/evaluation-package FAISS_PYTHON=/path/to/python
+bench-curation: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/metrics.py --official $(OFFICIAL)
+	$(BIN)/python benchmarks/kmeans.py --faiss-python $(FAISS_PYTHON)
+	$(BIN)/python benchmarks/duplicates.py
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

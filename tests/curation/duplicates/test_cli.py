@@ -10,7 +10,7 @@ import pyarrow.parquet as as_parquet
 import pytest
 
 import datalake
-from curation.cli import app
+from curation.cli.app import app
 from curation.duplicates import equal_rows
 from datalake.cli import console
 from datalake.pipelines.ingest import ingest

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import datalake
-from curation.cli import app
+from curation.cli.app import app
 from curation.embed import embedder as found_by_name
 from curation.embed.embedder import load_embedder
 from curation.embed.lfcc_stats import LfccStats

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import datalake
-from curation.cli import app
+from curation.cli.app import app
 from curation.probe import EMBEDDING_MLP
 from curation.selection import select, weigh
 from datalake.cli import console

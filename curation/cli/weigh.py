@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from curation.cli_selection import DOMAINS_SHOWN, print_selection, selection_facts
+from curation.cli.selection import DOMAINS_SHOWN, print_selection, selection_facts
 from curation.selection import WeightOptions
 from curation.selection import weigh as weigh_rows
 from datalake.cli import console

@@ -8,8 +8,8 @@ from typing import Annotated
 import pyarrow.compute as pc
 import typer
 
-from curation.cli_drops_file import check_drops_file, write_drops
-from curation.cli_selection import selection_facts
+from curation.cli.drops_file import check_drops_file, write_drops
+from curation.cli.selection import selection_facts
 from curation.quality.drops import Drops, find_drops, parse_rule
 from curation.selection.passing import select_passing
 from datalake.cli import console

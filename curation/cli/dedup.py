@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, cast, get_args
 import pyarrow as pa
 import typer
 
-from curation.cli_drops_file import check_drops_file, write_drops
-from curation.cli_selection import selection_facts
+from curation.cli.drops_file import check_drops_file, write_drops
+from curation.cli.selection import selection_facts
 from curation.duplicates import (
     Duplicates,
     Rule,

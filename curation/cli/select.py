@@ -6,7 +6,7 @@ from typing import Annotated, cast
 
 import typer
 
-from curation.cli_selection import DOMAINS_SHOWN, print_selection, selection_facts
+from curation.cli.selection import DOMAINS_SHOWN, print_selection, selection_facts
 from curation.selection import RealMode, Unit
 from curation.selection import select as select_rows
 from datalake.cli import console
