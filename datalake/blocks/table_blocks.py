@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -37,6 +38,9 @@ _MOST_MEMORY_BYTES: Final = 64 << 20
 # block is fetched behind their back.
 _FEW: Final = 16
 _MOST_REMEMBERED: Final = 4096
+# How long: what was in the way of a block may be gone (a cache all in use, a store that lost a file
+# for a moment), and rows taken alone cost a request each.
+_GIVEN_UP_S: Final = 30.0
 _QUIET_S: Final = 0.2
 
 _Place: TypeAlias = tuple[str, int]
@@ -90,8 +94,9 @@ class TableBlocks:
         self._loose = LooseRows()
         self._fetching: dict[_Place, Fetch] = {}
         self._fetching_lock = threading.Lock()
-        # Blocks that failed or that the cache does not keep: not fetched again behind the back.
-        self._given_up: set[_Place] = set()
+        # Blocks that failed or that the cache does not keep, and until when: not fetched again
+        # behind the back.
+        self._given_up: dict[_Place, float] = {}
         self._start()
 
     def _start(self) -> None:
@@ -212,8 +217,15 @@ class TableBlocks:
         return self._open.get(layout.column, number) is not None
 
     def is_given_up(self, layout: Layout, number: int) -> bool:
-        """Whether a block could not be read or kept, so that its rows are taken alone."""
-        return (layout.column, number) in self._given_up
+        """Whether a block could not be read or kept lately, so that its rows are taken alone."""
+        place = (layout.column, number)
+        until = self._given_up.get(place)
+        if until is None:
+            return False
+        if time.monotonic() < until:
+            return True
+        self._given_up.pop(place, None)
+        return False
 
     def is_cached(self, layout: Layout, number: int) -> bool:
         """Whether a block is cached on this node."""
@@ -300,8 +312,10 @@ class TableBlocks:
         return encoded(found[layout.column], layout)
 
     def _give_up(self, place: _Place) -> None:
-        if len(self._given_up) < _MOST_REMEMBERED:
-            self._given_up.add(place)
+        while len(self._given_up) >= _MOST_REMEMBERED:
+            # The oldest; another thread may have been faster.
+            self._given_up.pop(next(iter(list(self._given_up))), None)
+        self._given_up[place] = time.monotonic() + _GIVEN_UP_S
 
     def prefetch_rows(self, layout: Layout, rows: Rows) -> tuple[list[Fetch], int]:
         """Begin to fetch rows of media without their blocks; and how many bytes that is."""

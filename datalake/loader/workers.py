@@ -145,20 +145,30 @@ class _Pass(torch.utils.data.IterableDataset[Columns | LakeError]):
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
-        # Workers outlive a pass; shared memory (without a name) tells them where the next begins.
-        self._begin = torch.zeros(_PLACE_BYTES, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
+        # Workers outlive a pass; shared memory (without a name) tells them where the next begins. A
+        # worker that is slow to start may look while the pass after that is being written: there
+        # are two places, and a number says which one is whole.
+        self._begins = torch.zeros((2, _PLACE_BYTES), dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
+        self._which = torch.zeros(1, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
 
     def begin_at(self, place: Place) -> None:
         text = json.dumps([place.epoch, place.position, list(place.taken)]).encode()
         if len(text) >= _PLACE_BYTES:
             raise InputError("The place is too long for worker processes", found=f"{len(text)} B")
-        self._begin.zero_()
-        self._begin[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        other = 1 - int(self._which[0])
+        padded = bytearray(text.ljust(_PLACE_BYTES, b"\0"))
+        self._begins[other] = torch.frombuffer(padded, dtype=torch.uint8)
+        self._which[0] = other
 
     def __iter__(self) -> Iterator[Columns | LakeError]:
         # At once: the main process may move on before the first batch is asked for.
-        epoch, position, taken = json.loads(self._begin.numpy().tobytes().rstrip(b"\0"))
-        return self._part(Place(epoch, position, tuple(taken)))
+        return self._part(self.begin())
+
+    def begin(self) -> Place:
+        """Where the pass begins that was asked for last."""
+        text = self._begins[int(self._which[0])].numpy().tobytes().rstrip(b"\0")
+        epoch, position, taken = json.loads(text)
+        return Place(epoch, position, tuple(taken))
 
     def _part(self, place: Place) -> Iterator[Columns | LakeError]:
         info = torch.utils.data.get_worker_info()

@@ -4,6 +4,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datalake.blocks import layout
+from datalake.blocks import layout, table_blocks
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.origin import RefusedError
 from datalake.blocks.reader import TableReader
@@ -284,3 +285,33 @@ def test_readers_share_the_cache_of_a_directory(
     readers.append(pickle.loads(pickle.dumps(readers[0])))
     assert {reader.cache for reader in readers} == {BlockCache.shared(str(tmp_path / "cache"))}
     assert BlockCache.shared(tmp_path / "cache", budget_bytes=1 << 20) is not readers[0].cache
+
+
+def test_a_block_that_was_not_kept_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made.table(tmp_path / "t.lance", made.rows(300), table_format="lance")
+    cache = BlockCache(tmp_path / "cache")
+    blocks, layout = (reader := TableReader(table, cache=cache))._blocks, reader.layout("label")
+    now = [1000.0]
+    monkeypatch.setattr(table_blocks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with monkeypatch.context() as once:
+        once.setattr(cache, "has", lambda _: False)  # A cache that is all in use for a moment.
+        blocks.block(layout, 0, None)
+    assert blocks.is_given_up(layout, 0)
+    now[0] += 31
+    assert not blocks.is_given_up(layout, 0)
+    blocks._open.drop("label", 0)
+    blocks.block(layout, 0, None)
+    assert not blocks.is_given_up(layout, 0)
+
+
+def test_blocks_given_up_are_not_remembered_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made.table(tmp_path / "t.lance", made.rows(10), table_format="lance")
+    blocks = TableReader(table, cache=BlockCache(tmp_path / "cache"))._blocks
+    monkeypatch.setattr(table_blocks, "_MOST_REMEMBERED", 5)
+    for number in range(20):
+        blocks._give_up(("label", number))
+    assert list(blocks._given_up) == [("label", number) for number in range(15, 20)]

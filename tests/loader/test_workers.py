@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from datalake.errors import InputError
 from datalake.loader import Loader
+from datalake.loader.batching import Place
 from datalake.loader.stream import Batch
+from datalake.loader.workers import _PLACE_BYTES, _Pass
 from datalake.tables import Table, create_table
 from tests.loader import corpus
 from tests.loader.corpus import stream as stream_of
@@ -165,3 +169,36 @@ def test_a_table_in_memory_is_seen_by_forks_only(table: Table) -> None:
         loader.dataloader(num_workers=1)
     stream = loader.dataloader(num_workers=1, multiprocessing_context="fork")
     assert_same(stream, make(table))
+
+
+def test_where_a_pass_begins_is_never_read_half_written(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is slow to start may look while the place of the next pass is being written."""
+    told = _Pass(make(table))
+    before, after = Place(1, 7, (1, 2, 3)), Place(22, 123_456, ())
+    told.begin_at(before)
+    seen = []
+    copied = torch.frombuffer
+
+    def look(*arguments: Any, **named: Any) -> torch.Tensor:
+        seen.append(told.begin())
+        return copied(*arguments, **named)
+
+    monkeypatch.setattr(torch, "frombuffer", look)
+    told.begin_at(after)
+    assert seen == [before]
+    assert told.begin() == after
+
+
+def test_a_place_of_any_length_that_fits(table: Table) -> None:
+    told = _Pass(make(table))
+    # `[1, 2, [` and `]]`, and `0, ` for each but the last.
+    most = (_PLACE_BYTES - 1 - len("[1, 2, [0]]")) // 3 + 1
+    place = Place(1, 2, (0,) * most)
+    told.begin_at(place)
+    assert told.begin() == place
+    told.begin_at(Place(3, 4, ()))
+    assert told.begin() == Place(3, 4, ())
+    with pytest.raises(InputError, match="too long"):
+        told.begin_at(Place(1, 2, (0,) * (most + 1)))

@@ -90,9 +90,10 @@ class BlockCache:
     Safe in threads; a copy in another process (pickled, or by fork) opens the directory itself.
     It holds copies only: deleting the directory at any time loses nothing. What a process uses is
     not evicted: a block stays as long as any Arrow buffer of it, and a process keeps the blocks
-    that it used last mapped, up to a quarter of the budget and 4,096 of them. If all that is there
-    is in use, if the disk is full or the directory cannot be written, blocks are served from
-    memory and counted as `cache_bypassed`.
+    that it used last mapped, up to a quarter of the budget and 4,096 of them: clean pages of files,
+    which count as resident and which the kernel takes back when it needs memory. They are let go of
+    when another process finds no room. If all that is there is in use, if the disk is full or the
+    directory cannot be written, blocks are served from memory and counted as `cache_bypassed`.
 
     Counts: cache_hits, cache_misses, cache_waits (for another thread or process that makes the
     block), cache_bypassed, cache_corrupt (dropped and made again), cache_evictions,

@@ -33,7 +33,8 @@ from datalake.blocks.cache.room import Room
 
 __all__ = ["Admission", "Opened"]
 
-# One of so many bytes of the budget may be held by a process that has no use of it just now.
+# One of so many bytes of the budget may be held by a process that has no use of it just now. It
+# takes no memory that others need: the pages are clean, and `Room.pressure` frees the leases.
 _SPARE_SHARE: Final = 4
 _MOST_VERIFIED: Final = 1 << 16
 
