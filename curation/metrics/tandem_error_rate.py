@@ -35,7 +35,7 @@ def t_eer(target: npt.ArrayLike, nontarget: npt.ArrayLike, spoof: npt.ArrayLike)
 
     Raises:
         InputError: shapes are others; scores are none or not finite; the countermeasure tells
-            nothing apart; or no pair of thresholds qualifies.
+            nothing apart.
     """
     pairs = [
         _pairs(scores, kind)
@@ -57,14 +57,8 @@ def t_eer(target: npt.ArrayLike, nontarget: npt.ArrayLike, spoof: npt.ArrayLike)
             verifier.false_alarm / verifier.spoof_false_alarm - false_alarm_rates[step] / passed
         )
     distance[~(passed > 0)] = np.inf
-    if not np.isfinite(distance).any():
-        raise InputError(
-            "The t-EER is not defined for these scores",
-            expected="thresholds at which the verifier misses less than it falsely accepts, and "
-            "at which bona fide trials pass the countermeasure",
-            found="none",
-            fix="See whether both systems give higher scores to the trials to accept",
-        )
+    # Never infinite everywhere: a verifier that accepts all qualifies, and behind it the rates are
+    # nearest before the last bona fide trial is rejected (there are two at least).
     best = int(distance.argmin())
     return float(verifier.spoof_false_alarm[best] * false_alarm_rates[step[best]])
 

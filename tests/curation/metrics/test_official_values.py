@@ -171,3 +171,8 @@ def test_actual_t_dcf_by_hand() -> None:
 def test_what_has_no_meaning_is_refused(call, message) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_t_eer_of_two_systems_the_wrong_way_round() -> None:
+    # A verifier that accepts everything, and a countermeasure that lets every spoof pass: 1.
+    assert metrics.t_eer([[0, 0]], [[1, 0]], [[-1, 1]]) == 1
