@@ -30,6 +30,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingPackageError.of("torch", "probe", "The probe") from error
 
+from curation.embed.lfcc import Lfcc, LfccSettings
 from curation.probe.aasist import AASIST_PAPER, AASIST_SMALL, Aasist, AasistSettings
 from curation.probe.augmentation import Augmenter
 from curation.probe.batches import Sampling
@@ -51,7 +52,6 @@ from curation.probe.features import FeatureStore
 from curation.probe.keys import read_keys, with_weights
 from curation.probe.latent_network import LatentNetwork
 from curation.probe.lcnn import LightCnn
-from curation.probe.lfcc import Lfcc, LfccSettings
 from curation.probe.model_file import load_detector, save_detector
 from curation.probe.overlap import Overlap, find_overlaps, leaked, refuse_leaks
 from curation.probe.splits import HoldOut, hold_out_generators, validation_mask

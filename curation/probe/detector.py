@@ -15,10 +15,10 @@ from typing import Final, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from curation.embed.lfcc import Lfcc
 from curation.probe.aasist import AASIST_PAPER, Aasist
 from curation.probe.embedding_mlp import EmbeddingMlp
 from curation.probe.lcnn import LightCnn
-from curation.probe.lfcc import Lfcc
 from curation.probe.prototypes import PrototypeNetwork
 from datalake import plugins
 from datalake.errors import ConfigError

@@ -7,20 +7,18 @@ next are being made, each by one thread, as a batch of its own. The trainer's th
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from datalake.errors import StalledError
 from datalake.loader.engine.threads import Crew
 from datalake.loader.engine.unlocked import begin_unlocked
+from datalake.loader.engine.watchdog import awaited, told
 from datalake.loader.sources.source import Prefetch
 from datalake.telemetry import STAGES, Meter, Stage
 
@@ -138,7 +136,7 @@ def ahead(
                 if (number >= _LEAST_ASKED and making[0].done()) or not ask():
                     break
             begin = time.perf_counter()
-            made = _awaited(making[0], limits, meter)
+            made = awaited(making[0], meter, limits.timeout_s, limits.warn_after_s)
             making.popleft()
             fitting = min(limits.made_bytes // max(made.num_bytes, 1), _MOST_STEPS)
             depth = max(limits.num_threads, fitting)
@@ -151,7 +149,7 @@ def ahead(
         for future in making:
             future.cancel()
         if not crew.close(_CLOSING_S):
-            _log.warning("A thread did not end and was left: %s", _doing(meter))
+            _log.warning("A thread did not end and was left: %s", told(meter))
 
 
 class _UnderWay:
@@ -169,36 +167,3 @@ class _UnderWay:
     def remove(self, prefetches: Sequence[Prefetch]) -> None:
         with self._lock:
             self.num_bytes -= sum(one.num_bytes for one in prefetches)
-
-
-def _awaited(future: Future[Made[Result]], limits: Limits, meter: Meter) -> Made[Result]:
-    begin, warned = time.monotonic(), False
-    while True:
-        waited_s = time.monotonic() - begin
-        until_s = limits.timeout_s if warned else min(limits.timeout_s, limits.warn_after_s)
-        try:
-            return future.result(max(until_s - waited_s, 0.0))
-        except FutureTimeoutError:
-            if future.done():  # The task's own TimeoutError.
-                return future.result()
-        waited_s = time.monotonic() - begin
-        if waited_s >= limits.timeout_s:
-            raise StalledError(
-                "No batch came",
-                where=f"process {os.getpid()}, thread {threading.current_thread().name}",
-                expected=f"one within {limits.timeout_s:g} s",
-                found=_doing(meter),
-                fix="Look at what is waited for, or give the loader a longer timeout_s",
-            )
-        if waited_s >= limits.warn_after_s and not warned:
-            _log.warning("Waiting for a batch for %.0f s: %s", waited_s, _doing(meter))
-            warned = True
-
-
-def _doing(meter: Meter) -> str:
-    """What every thread of the stream does, in words."""
-    told = [
-        f"{doing.thread}: {f'{doing.stage} {doing.what}'.strip()}, {doing.for_s:.1f} s"
-        for doing in meter.doing()
-    ]
-    return "; ".join(told) or "no thread at work"
