@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ["PLACE_DIGITS", "place", "place_below"]
+__all__ = ["PLACE_DIGITS", "digest", "place", "place_below"]
 
 PLACE_DIGITS: Final = 16
 """Hexadecimal digits of a place: 64 bits. Digits compare as the bytes do."""
 
 
+def digest(seed: int, name: str) -> bytes:
+    """The 16 bytes that stand for a name under a seed."""
+    return hashlib.md5(f"{seed}/{name}".encode(), usedforsecurity=False).digest()
+
+
 def place(seed: int, utt_id: str) -> str:
     """A row's place in the order, as hexadecimal digits."""
-    return hashlib.md5(f"{seed}/{utt_id}".encode(), usedforsecurity=False).hexdigest()[
-        :PLACE_DIGITS
-    ]
+    return digest(seed, utt_id).hex()[:PLACE_DIGITS]
 
 
 def place_below(share: float) -> str:

@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.servers import s3_server  # noqa: F401 - a fixture
 
 _CONTROLLER = "PYTEST_XDIST_WORKER" not in os.environ
+
+# A busy machine is no failure: no test is timed.
+settings.register_profile("untimed", deadline=None, print_blob=True)
+settings.load_profile("untimed")
 
 ON_RAY = "test_on_ray.py"
 """Files of tests that start a cluster of Ray."""

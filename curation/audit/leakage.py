@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curation.audit.base_corpora import base_of
-from curation.audit.engine import spilling_engine
 from curation.audit.recordings import MOST_BITS_APART, RecordingIndex, best_match
+from curation.engine import spilling_engine
 from curation.quality.audio_fingerprint import Words, words_of
 from datalake.errors import InputError, SchemaError, StoreError
 from datalake.lake import Selection

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curation.audit.engine import spilling_engine
+from curation.engine import spilling_engine
 
 __all__ = ["MOST_BITS_APART", "RecordingIndex", "best_match", "bits_apart"]
 

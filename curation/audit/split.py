@@ -6,7 +6,6 @@ Rows that share a value of any of the keys belong together; what belongs togethe
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curation.order import digest
 from datalake.errors import InputError, LakeError
 from datalake.schema import BONAFIDE, SPOOF
 from datalake.tables import Table
@@ -151,14 +151,13 @@ class _Rows:
             seen[column[column >= 0]] = self.component[column >= 0]
         for number, component in enumerate(seen):
             if component >= 0:
-                smallest[component] = min(smallest[component], _hash(seed, self.names[number]))
+                smallest[component] = min(
+                    smallest[component], digest(seed, f"split/{self.names[number]}")
+                )
         for row in np.flatnonzero((self.keys < 0).all(axis=1)):
-            smallest[self.component[row]] = _hash(seed, f"utt_id={self.ids[int(row)]}")
+            name = f"split/utt_id={self.ids[int(row)]}"
+            smallest[self.component[row]] = digest(seed, name)
         return smallest
-
-
-def _hash(seed: int, name: str) -> bytes:
-    return hashlib.md5(f"{seed}/split/{name}".encode(), usedforsecurity=False).digest()
 
 
 def _read(table: Table, by: Sequence[str], where: str | None) -> _Rows:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curation.audit.engine import spilling_engine
 from curation.duplicates.drops import Duplicates, outcome
 from curation.duplicates.measured import measured
 from curation.duplicates.sample_digest import SAMPLES
 from curation.duplicates.visits import Visits, require_columns, visits_of
+from curation.engine import spilling_engine
 from datalake.pipelines.annotation.stage import reason_of
 from datalake.pipelines.executors import Executor, LocalExecutor
 from datalake.pipelines.run import ProgressSink

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curation.audit.engine import spilling_engine
 from curation.domains import keys_of
+from curation.engine import spilling_engine
 from curation.order import PLACE_DIGITS
 from datalake.errors import SchemaError, nearest
 from datalake.tables import Table

@@ -7,7 +7,6 @@ threads, and anyone can make them again.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from curation.order import digest
 from curation.probe.codec_pass import through_codec
 from curation.probe.rawboost import rawboost
 
@@ -88,6 +88,5 @@ class Augmenter:
         return wave, tuple(what)
 
     def _rng(self, purpose: str, utt_id: str, epoch: int) -> np.random.Generator:
-        text = f"{self.seed}/{purpose}/{epoch}/{utt_id}".encode()
-        digest = hashlib.md5(text, usedforsecurity=False).digest()
-        return np.random.default_rng(int.from_bytes(digest, "little"))
+        named = digest(self.seed, f"{purpose}/{epoch}/{utt_id}")
+        return np.random.default_rng(int.from_bytes(named, "little"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curation.order import digest
 from curation.probe.keys import is_bonafide, texts
 from datalake.errors import InputError, NotFoundError, nearest
 
@@ -34,7 +34,7 @@ def validation_mask(keys: pa.Table, *, fraction: float, max_rows: int, seed: int
     mask = np.zeros(keys.num_rows, dtype=np.bool_)
     for rows in rows_of.values():
         count = max(round(len(rows) * share), int(len(rows) > 1))
-        mask[sorted(rows, key=lambda row: _place(seed, "validation", ids[row]))[:count]] = True
+        mask[sorted(rows, key=lambda row: digest(seed, f"validation/{ids[row]}"))[:count]] = True
     return mask
 
 
@@ -113,7 +113,7 @@ def _held_out_bonafide(
 def _fill(rows_of: dict[str, list[int]], wanted: float, seed: int) -> Iterable[int]:
     """Rows of whole groups, in the order of a hash, up to about `wanted`."""
     total = 0
-    for group in sorted(rows_of, key=lambda name: _place(seed, "test", name)):
+    for group in sorted(rows_of, key=lambda name: digest(seed, f"test/{name}")):
         rows = rows_of[group]
         if total + len(rows) <= 1.25 * wanted:
             total += len(rows)
@@ -126,7 +126,3 @@ def _shares(keys: pa.Table, column: str, mask: Mask) -> Mask:
     """Rows whose value of `column` occurs, not null, among the rows of `mask`."""
     values = keys[column].filter(pa.array(mask)).drop_null()
     return np.asarray(pc.is_in(keys[column], value_set=values.combine_chunks()))
-
-
-def _place(seed: int, purpose: str, name: str | None) -> bytes:
-    return hashlib.md5(f"{seed}/{purpose}/{name}".encode(), usedforsecurity=False).digest()

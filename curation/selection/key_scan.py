@@ -8,7 +8,6 @@ what stands below that and a margin, and only those candidates are cut exactly.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,10 +17,10 @@ from typing import Final
 import pyarrow as pa
 
 from curation.domains import Domain, keys_of
+from curation.engine import spilling_engine
 from curation.order import PLACE_DIGITS, place_below
 from curation.selection.selectors import Pool
 from datalake.errors import StoreError
-from datalake.lake import Selection
 from datalake.tables import Table
 
 __all__ = ["US_PER_HOUR", "Amount", "KeyGroup", "KeyScan"]
@@ -62,40 +61,28 @@ class KeyGroup:
 
 
 class KeyScan:
-    """The keys of those rows of a table for which `where` holds, and that `within` has.
+    """The keys of those rows of a table for which `where` holds, and whose id is among `ids`.
 
     A context manager: its temporary files go when it closes.
     """
 
-    def __init__(self, table: Table, where: str | None, within: Selection | None = None) -> None:
+    def __init__(self, table: Table, where: str | None, ids: pa.ChunkedArray | None = None) -> None:
         self._table = table
         self._where = where
-        self._within = within
+        self._ids = ids
         self.keys = keys_of(table.schema)
         """The columns that are read."""
         self._amounts = [name for name in ("duration_s", "num_bytes") if name in table.schema.names]
         self._resources = ExitStack()
 
     def __enter__(self) -> KeyScan:
-        import duckdb
-
-        spill = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="curate-"))
+        # A stream has no known length, so the optimizer would take the table's keys for the smaller
+        # side of the join and hold all of them in memory.
         self._engine = self._resources.enter_context(
-            duckdb.connect(
-                config={
-                    "memory_limit": MEMORY_LIMIT,
-                    "preserve_insertion_order": False,
-                    "temp_directory": spill,
-                    "autoinstall_known_extensions": False,
-                    # A stream has no known length, so the optimizer would take the table's keys
-                    # for the smaller side of the join and hold all of them in memory.
-                    "disabled_optimizers": "join_order,build_side_probe_side",
-                }
-            )
+            spilling_engine(MEMORY_LIMIT, disabled_optimizers="join_order,build_side_probe_side")
         )
-        if self._within is not None:
-            allowed = self._within.rows.select(["utt_id"]).rename_columns([self.keys.id_column])
-            self._engine.register("allowed", allowed)
+        if self._ids is not None:
+            self._engine.register("allowed", pa.table({self.keys.id_column: self._ids}))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -205,13 +192,14 @@ class KeyScan:
         """Offer the table's rows to the engine as `keys`, for one pass."""
         import duckdb
 
-        wanted = [*columns, *self._amounts, *([self.keys.id_column] if self._within else [])]
+        is_cut = self._ids is not None
+        wanted = [*columns, *self._amounts, *([self.keys.id_column] if is_cut else [])]
         reader = self._table.scan(
             list(dict.fromkeys(wanted)), where=self._where, with_row_index=with_row_index
         )
         self._engine.register("scanned", reader)
         # By id: a row's index may be another one in the version that is selected from now.
-        only = f"SEMI JOIN allowed USING ({self.keys.id_column})" if self._within else ""
+        only = f"SEMI JOIN allowed USING ({self.keys.id_column})" if is_cut else ""
         self._engine.execute(f"CREATE OR REPLACE TEMP VIEW keys AS SELECT * FROM scanned {only}")
         try:
             yield

@@ -42,21 +42,10 @@ def select_passing(
         InputError: rows have no domain.
         SchemaError: the table lacks a key column.
     """
-    count = passing.num_rows
-    rows = pa.table(
-        {
-            "row_index": passing["row_index"],
-            "utt_id": passing["utt_id"],
-            "domain": pa.array([""] * count),
-            "rank": pa.array(range(count), pa.uint64()),
-            "weight": pa.array([1.0] * count),
-        }
-    )
-    within = Selection("", table_name, table.version, rows, pa.table({}), method, {})
-    with KeyScan(table, where, within) as keys:
+    with KeyScan(table, where, passing["utt_id"]) as keys:
         census = Census.take(keys, table, where, name=table_name)
         chosen, kept = keys.first(NAIVE.pools(census.sizes, Options()), census.groups, 0)
-    with KeyScan(table, where, None) as keys:
+    with KeyScan(table, where) as keys:
         considered = Census.take(keys, table, where, name=table_name)
     masses = {domain: float(amount.num_rows) for domain, amount in kept.items()}
     return Selection(

@@ -81,7 +81,7 @@ def select(
     )
     options_used(method, selector, options)
     limit = None if budget is None else Budget(budget, unit)
-    with KeyScan(table, where, within) as keys:
+    with KeyScan(table, where, None if within is None else within.rows["utt_id"]) as keys:
         census = Census.take(keys, table, where, name=table_name)
         if limit is None:
             rows, kept = keys.first(selector.pools(census.sizes, options), census.groups, seed)

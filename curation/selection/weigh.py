@@ -82,7 +82,7 @@ def weigh(
         "an object with `uses` and `masses` (curation.selection.Weighter)",
     )
     used = options_used(method, weighter, options)
-    with KeyScan(table, where, within) as keys:
+    with KeyScan(table, where, None if within is None else within.rows["utt_id"]) as keys:
         census = Census.take(keys, table, where, name=table_name)
         sizes = census.sizes
         wanted = weighter.masses(sizes, options)

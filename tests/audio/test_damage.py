@@ -32,7 +32,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=600, deadline=2_000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged())
 def test_damage_raises_nothing_but_bad_audio(data: bytes) -> None:
     try:

@@ -1,4 +1,4 @@
-"""The engine that groups and joins more than memory holds: DuckDB, spilling to disk."""
+"""The engine that groups, sorts and joins more than memory holds: DuckDB, spilling to disk."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from typing import Any, Final
 
 __all__ = ["spilling_engine"]
 
-MEMORY_LIMIT: Final = "2GB"
-"""What it may hold before it spills."""
+_MEMORY_LIMIT: Final = "2GB"
 
 
 @contextmanager
-def spilling_engine() -> Iterator[Any]:
-    """A connection to a database of its own, gone with its files at the end."""
+def spilling_engine(
+    memory_limit: str = _MEMORY_LIMIT, *, disabled_optimizers: str = ""
+) -> Iterator[Any]:
+    """A connection to a database of its own, gone with its files at the end.
+
+    Args:
+        memory_limit: what it may hold before it spills.
+        disabled_optimizers: names, with commas.
+    """
     import duckdb
 
     with (
         tempfile.TemporaryDirectory(prefix="curate-") as spill,
         duckdb.connect(
             config={
-                "memory_limit": MEMORY_LIMIT,
+                "memory_limit": memory_limit,
                 "preserve_insertion_order": False,
                 "temp_directory": spill,
                 "autoinstall_known_extensions": False,
+                "disabled_optimizers": disabled_optimizers,
             }
         ) as engine,
     ):
