@@ -67,3 +67,21 @@ def test_more_than_there_is_is_refused(count) -> None:
         fit_kmeans(rows, count)
     with pytest.raises(InputError, match="1 to 12"):
         exact_neighbors(rows, rows, count)
+
+
+@pytest.mark.parametrize("count", [1, 3, 200, 9_000])
+@pytest.mark.parametrize("sample", ["like all", "too high", "all alike"])
+def test_equal_products_stand_in_the_order_of_rows(count, sample) -> None:
+    # Whole numbers: products are exact, and many are equal. The sample is every fourth row.
+    rng = np.random.default_rng(1)
+    rows = rng.integers(-2, 3, (9_000, 6)).astype(np.float32)
+    if sample == "too high":  # its floor leaves too few
+        rows[:400:4] += 4
+        rows[400::4] -= 4
+    elif sample == "all alike":  # its floor leaves none
+        rows[::4] = 4
+    numbers, products = exact_neighbors(rows[:40], rows, count)
+    full = rows[:40] @ rows.T
+    order = np.argsort(-full, axis=1, kind="stable")[:, :count]
+    np.testing.assert_array_equal(numbers, order)
+    np.testing.assert_array_equal(products, np.take_along_axis(full, order, 1))
