@@ -20,7 +20,7 @@ from curation.duplicates.visits import Visits, require_columns, visits_of
 from datalake.errors import SchemaError
 from datalake.tables import Table
 
-__all__ = ["UnitVectors", "VectorFile", "write_vectors"]
+__all__ = ["UnitVectors", "VectorFile", "dims_of", "unit_batches", "write_vectors"]
 
 _NUMBERS_AT_ONCE: Final = 1 << 19
 _FLOATS: Final = (pa.float16(), pa.float32(), pa.float64())
@@ -82,7 +82,7 @@ def write_vectors(
         PredicateError: `where` cannot be evaluated.
     """
     require_columns(table, [column])
-    dims = _dims(table, column, where)
+    dims = dims_of(table, column, where)
     visits = visits_of(table, seed=seed, best_by=best_by, where=where)
     num_rows = len(visits.row_index)
     by_index = np.argsort(visits.row_index)
@@ -92,7 +92,7 @@ def write_vectors(
     digests = np.zeros((num_rows, 2), np.uint64)
     good = np.zeros(num_rows, np.bool_)
     left_out = {"null": 0, "not_finite": 0, "zero": 0}
-    for index, units, fault in _batches(table, column, dims, where):
+    for index, units, fault in unit_batches(table, column, dims, where):
         places = by_index[np.searchsorted(visits.row_index, index, sorter=by_index)]
         good[places] = fault == ""
         for reason in left_out:
@@ -108,7 +108,12 @@ def write_vectors(
     return _distinct(path, dims, visits, good, digests, left_out)
 
 
-def _dims(table: Table, column: str, where: str | None) -> int:
+def dims_of(table: Table, column: str, where: str | None) -> int:
+    """The size of the vectors of a column.
+
+    Raises:
+        SchemaError: it holds no vectors of one size.
+    """
     kind = table.schema.field(column).type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if pa.types.is_fixed_size_list(kind) and kind.value_type in _FLOATS:
@@ -127,10 +132,17 @@ def _dims(table: Table, column: str, where: str | None) -> int:
     )
 
 
-def _batches(
+def unit_batches(
     table: Table, column: str, dims: int, where: str | None
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.str_]]]:
-    """Row indices, unit vectors (of zeros where there is none) and what is wrong with each."""
+    """Row indices, unit vectors (of zeros where there is none) and what is wrong with each.
+
+    Of the rows for which `where` holds, in the table's order, half a million numbers at once. What
+    can be wrong is `null`, `not_finite` and `zero`; of most it is empty.
+
+    Raises:
+        SchemaError: vectors differ in size.
+    """
     wanted = pa.list_(pa.float32(), dims)
     rows = table.scan([column], where=where, with_row_index=True, batch_size=_rows_at_once(dims))
     for batch in rows:

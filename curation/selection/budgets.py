@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from curation.domains import Domain
-from curation.selection.key_scan import US_PER_HOUR, Amount
+from curation.selection.amounts import US_PER_HOUR, Amount
 from curation.selection.options import Options
 from curation.selection.selectors import Pool, Selector
 from datalake.errors import InputError, nearest

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from curation.domains import Domain, Keys
 from curation.manifest import MANIFEST
-from curation.selection.key_scan import US_PER_HOUR, Amount, KeyGroup, KeyScan
+from curation.selection.amounts import US_PER_HOUR, Amount, KeyGroup
+from curation.selection.key_scan import KeyScan
 from datalake.errors import InputError
 from datalake.tables import Table
 

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from curation.domains import Domain
 from curation.manifest import remarks
+from curation.selection.amounts import Amount
 from curation.selection.asked import method_of, options_used
 from curation.selection.budgets import Budget, Unit, spend
 from curation.selection.census import Census, manifest_of, refuse_nameless
-from curation.selection.key_scan import Amount, KeyScan
+from curation.selection.key_scan import KeyScan
 from curation.selection.options import Options, RealMode
 from curation.selection.selectors import Selector
 from datalake.errors import InputError

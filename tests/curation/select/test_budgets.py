@@ -13,8 +13,8 @@ import curation
 from curation.domains import Domain
 from curation.manifest import totals
 from curation.selection import DOSS, RANDOM, Budget, Options
+from curation.selection.amounts import Amount
 from curation.selection.budgets import spend
-from curation.selection.key_scan import Amount
 from datalake.lake import Lake, Selection, open_lake
 from tests.curation.select.corpora import key_table, stored
 from tests.robots import write_robots
