@@ -37,19 +37,20 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["DATALAKE_CACHE"] = before
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A cluster of Ray comes up slowly on a busy machine."""
-    for item in items:
-        if item.path.name == ON_RAY:
-            item.add_marker(pytest.mark.timeout(600))
-
-
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """Real data that developers keep beside the checkout; users do not have it."""
     if not (SHARED / "data").is_dir():
         pytest.skip("no real data beside this checkout (../shared/data)")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def _ordinary_scheduling() -> Iterator[None]:
+    """No test leaves its process real-time: all that it starts would starve the machine."""
+    yield
+    if hasattr(os, "sched_getscheduler"):
+        assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

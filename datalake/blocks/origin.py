@@ -32,11 +32,12 @@ from datalake.errors import (
     NotFoundError,
     StoreError,
 )
+from datalake.tables.failures import without_fork
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter
 from datalake.uri import Location, locate
 
-__all__ = ["NOT_OF_ROWS", "Origin", "RefusedError", "num_runs", "will_pass", "without_fork"]
+__all__ = ["NOT_OF_ROWS", "Origin", "RefusedError", "num_runs", "will_pass"]
 
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 8.0
@@ -211,16 +212,6 @@ def will_pass(error: BaseException) -> bool:
     return False
 
 
-def without_fork(what: str, table_format: str) -> InputError:
-    """The error for a forked process that would have to use a format that does not survive it."""
-    return InputError(
-        "A forked process cannot read from the store",
-        where=what,
-        expected=f"a spawned process: the format {table_format} does not survive a fork",
-        fix='Start workers with multiprocessing_context="spawn", or use threads',
-    )
-
-
 def _pause(wait: float, meter: Meter, what: str, stop: threading.Event | None) -> None:
     with meter.during("store", what):
         if stop is None:
@@ -249,7 +240,8 @@ def _lost(error: BaseException, what: str) -> StoreError:
         "Rows cannot be read",
         where=what,
         found=_words(error),
-        fix="Check whether files of the version were removed or damaged (`datalake check`)",
+        fix="Check whether files of the version were removed or damaged; `datalake versions` "
+        "lists those that are whole",
     )
 
 

@@ -27,10 +27,11 @@ from datalake.blocks.opened import (
     Rows,
     TextBlock,
 )
-from datalake.blocks.origin import NOT_OF_ROWS, Origin, without_fork
+from datalake.blocks.origin import NOT_OF_ROWS, Origin
 from datalake.blocks.table_blocks import Part, TableBlocks
 from datalake.blocks.warmth import Warmth
 from datalake.errors import InputError, NotFoundError, SchemaError, StoreError, nearest
+from datalake.tables.failures import without_fork
 from datalake.tables.mapped import Bytes, Mapped
 from datalake.tables.protocol import Table
 from datalake.telemetry import Meter

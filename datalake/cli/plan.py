@@ -29,7 +29,8 @@ def plan(
         str, typer.Argument(metavar="TABLE_OR_SET", help="A table or episode set of the lake.")
     ],
     selection: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only the rows of this selection.")
+        str | None,
+        typer.Option(metavar="NAME", help="Only the rows, or episodes, of this selection."),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples a rank and step.")] = 64,
     world_size: Annotated[int, typer.Option(min=1, help="Ranks.")] = 1,
@@ -81,6 +82,12 @@ def plan(
     Some hundred examples are read to learn what one costs on this machine; the rest is calculated
     (docs/planning.md has the formulas, and how far they are to be trusted).
     """
+    if working_set is not None and order != "blocks":
+        raise InputError(
+            f"The order {order} has no working set",
+            where="--working-set",
+            fix="Give --order blocks too, or leave --working-set out",
+        )
     setting = Setting(
         batch_size=batch_size,
         world_size=world_size,
@@ -132,9 +139,7 @@ def _source(
     from datalake.loader import EpisodeWindows, Rows, Utterances
 
     if is_set(lake, name):
-        if selection is not None:
-            raise InputError("Selections are of tables, and this is an episode set", found=name)
-        return EpisodeWindows.from_lake(lake, name)
+        return EpisodeWindows.from_lake(lake, name, selection=selection)
     columns = table_of(lake, name).schema.names
     is_speech = {"audio", "label"} <= set(columns) and keys is None
     if read_as == "speech" or (read_as == "auto" and is_speech):

@@ -35,13 +35,6 @@ _RESULT_BYTES: Final = 1 << 20
 _MAX_TASKS: Final = 10_000
 _MAX_RETRIES: Final = 5
 _KNOCK_SECONDS: Final = 5.0
-_STARTS: Final = 3
-# Ray gives a worker a minute to start and then begins another one: on a machine that is busy for
-# longer, no worker ever comes up.
-_PATIENCE: Final = {
-    "RAY_worker_register_timeout_seconds": "600",
-    "RAY_gcs_server_port_wait_time_s": "120",
-}
 
 
 class RayExecutor:
@@ -70,9 +63,8 @@ class RayExecutor:
         return self._wanted or max(1, int(resources.get("CPU", 1)))
 
     def __enter__(self) -> Self:
-        # Ray reads these when it is imported, or hands them to the processes that it starts.
-        for name, value in {"RAY_USAGE_STATS_ENABLED": "0", **_PATIENCE}.items():
-            os.environ.setdefault(name, value)
+        # Ray reads it when it is imported.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
         except ImportError as error:
@@ -96,16 +88,11 @@ class RayExecutor:
         address = self._address or os.environ.get("RAY_ADDRESS")
         if address:
             _knock(address)
-        # A busy machine may need longer than the half minute that Ray waits for itself.
-        for attempt in range(1, _STARTS + 1):
-            try:
-                self._init(address)
-            except Exception as error:  # Ray raises it bare where its own processes are late.
-                ray.shutdown()
-                if address or attempt == _STARTS:
-                    raise _unavailable(address, error) from error
-            else:
-                break
+        try:
+            self._init(address)
+        except Exception as error:  # Ray raises it bare where its own processes are late.
+            ray.shutdown()
+            raise _unavailable(address, error) from error
         self._started = True
 
     def _init(self, address: str | None) -> None:

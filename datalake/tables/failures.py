@@ -13,13 +13,14 @@ from datalake.errors import (
     ConflictError,
     CredentialsError,
     DiskFullError,
+    InputError,
     LakeError,
     NotFoundError,
     StoreError,
 )
 from datalake.uri import Location
 
-__all__ = ["translated", "translated_stream"]
+__all__ = ["translated", "translated_stream", "without_fork"]
 
 _T = TypeVar("_T")
 
@@ -171,3 +172,13 @@ def _access_fix(location: Location) -> str:
             "and the bucket's policy"
         )
     return "Check the credentials and the bucket's policy"
+
+
+def without_fork(where: str, table_format: str) -> InputError:
+    """The error for a forked process that would have to use a format that does not survive it."""
+    return InputError(
+        "A forked process cannot read from the store",
+        where=where,
+        expected=f"a spawned process: the format {table_format} does not survive a fork",
+        fix='Start workers with multiprocessing_context="spawn", or use threads',
+    )

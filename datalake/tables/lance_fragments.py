@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.errors import StoreError
-from datalake.tables.failures import translated
+from datalake.tables.failures import translated, without_fork
 from datalake.tables.lance_file import (
     ELSEWHERE,
     VERSIONS,
@@ -205,14 +205,11 @@ class Fragments:
         """Refuse what would hang.
 
         Raises:
-            StoreError: this process was forked from the one that opened the fragments.
+            InputError: this process was forked from the one that opened the fragments. It is no
+                StoreError, since nothing is wrong with the rows.
         """
         if os.getpid() != self._process:
-            raise StoreError(
-                f"Reading the column {self._column} needs Lance, which does not survive a fork",
-                where=self._location.uri,
-                fix="Call `prepare` before forking, or start workers by spawning",
-            )
+            raise without_fork(f"column {self._column} of {self._location.uri}", "lance")
 
     @contextmanager
     def _reading(self, path: str, num_bytes: int | None) -> Iterator[tuple[Pread, int]]:

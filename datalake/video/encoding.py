@@ -16,6 +16,7 @@ import numpy.typing as npt
 from datalake.errors import InputError, nearest
 from datalake.video.decoding import Decoder
 from datalake.video.muxing import open_mp4
+from datalake.video.scheduling import ordinary_scheduling
 from datalake.video.source import Source, load_av
 
 __all__ = ["CODECS", "encode", "transcode"]
@@ -176,6 +177,8 @@ def _encode(
             track.width, track.height = shape
             track.pix_fmt = pix_fmt
             track.time_base = track.codec_context.time_base = time_base
+            with ordinary_scheduling():
+                track.codec_context.open()
             for picture in chain([first], pictures):
                 if (picture.width, picture.height) != shape:
                     raise InputError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +30,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.timeout(120)
 @settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged())
 def test_damage_raises_nothing_but_bad_audio(data: bytes) -> None:

@@ -20,6 +20,7 @@ from datalake.blocks.slots import Slots, open_slots
 from datalake.errors import InputError
 from datalake.telemetry import Meter
 from tests.blocks.cache.blocks import disk_bytes, files, get
+from tests.patience import PATIENCE_S
 
 MIB = 1 << 20
 KEY = Key("file:///lake/tables/corpus.lance", 3, "image", 40, 70, "resize 10x10")
@@ -185,7 +186,7 @@ def test_torn_by_a_kill_and_filled_by_many(tmp_path: Path) -> None:
         ready.acquire()
     time.sleep(0.1)
     os.kill(writers[0].pid or 0, signal.SIGKILL)
-    assert [results.get(timeout=60) for _ in range(2)] == [True, True]
+    assert [results.get(timeout=PATIENCE_S) for _ in range(2)] == [True, True]
     for writer in writers:
         writer.join()
     slots = open_slots(BlockCache(tmp_path, budget_bytes=64 * MIB), KEY, 500_000)

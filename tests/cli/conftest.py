@@ -14,6 +14,7 @@ import pytest
 
 from datalake.lake import SELECTION_ROWS, Lineage, Selection, open_lake
 from datalake.schema import QUARANTINE, UTTERANCES
+from tests.patience import PATIENCE_S
 
 Result = subprocess.CompletedProcess[str]
 Cli = Callable[..., Result]
@@ -97,7 +98,7 @@ def cli(filled_lake: Path, tmp_path: Path) -> Cli:
             capture_output=True,
             text=True,
             input=stdin,
-            timeout=60,
+            timeout=PATIENCE_S,
             cwd=tmp_path,
             env={**clean, "DATALAKE_URI": str(filled_lake), "HOME": str(tmp_path), **(env or {})},
         )

@@ -33,7 +33,8 @@ def test_what_cannot_be_planned(cli: Cli) -> None:
         (("corpse",), "corpus"),
         (("corpus", "--calibrate-s", "0"), "--cpu-us"),
         (("corpus", "--cpu-us", "9", "--cache", "lots"), "200GB"),
-        (("corpus", "--cpu-us", "9", "--working-set", "half"), "0.25"),
+        (("corpus", "--cpu-us", "9", "--working-set", "half", "--order", "blocks"), "0.25"),
+        (("corpus", "--cpu-us", "9", "--working-set", "8"), "--order blocks"),
         (("corpus", "--cpu-us", "9", "--world-size", "3", "--nodes", "2"), "multiple"),
         (("corpus",), "makes no example"),
     ):

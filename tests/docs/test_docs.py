@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.broken_robot_datasets import write_good
+from tests.patience import PATIENCE_S
 from tests.speech import write_speech
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     for command in commands(page):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
-            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240,
+            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
     code = "\n".join(blocks(page, "python"))
@@ -46,7 +47,7 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
         (tmp_path / "page.py").write_text(code)
         done = subprocess.run(
             [sys.executable, "page.py"],
-            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240,
+            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, f"{page.name}\n{done.stdout}\n{done.stderr}"
     if not code and not commands(page):

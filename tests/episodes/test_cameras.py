@@ -25,6 +25,7 @@ from datalake.lake import Lake, Lineage, open_lake
 from datalake.recording import Feature
 from datalake.telemetry import Meter
 from datalake.video import BadVideo, DecoderPool, Film, probe
+from tests.patience import PATIENCE_S
 from tests.video.clips import HEIGHT, WIDTH, clip, decoded
 from tests.video.test_probe import WHOLE
 
@@ -341,7 +342,7 @@ def test_other_processes(episodes: EpisodeSet, start: str) -> None:
     ]
     for child in children:
         child.start()
-    assert all(right(queue.get(timeout=60), pairs) for _ in children)
+    assert all(right(queue.get(timeout=PATIENCE_S), pairs) for _ in children)
     for child in children:
         child.join(60)
         assert child.exitcode == 0

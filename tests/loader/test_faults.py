@@ -23,6 +23,7 @@ from datalake.loader import Loader, Utterances
 from datalake.tables import Table, create_table, open_table
 from datalake.uri import Location, StorageOptions
 from tests.loader import corpus
+from tests.patience import PATIENCE_S
 from tests.slow_store import SlowStore
 
 COUNT = 160
@@ -95,7 +96,7 @@ def test_a_store_that_hangs_is_named_and_the_process_ends(
             store.hang(count=10_000)
             process.stdin.write("go\n")
             process.stdin.flush()
-            told, _ = process.communicate(timeout=90)
+            told, _ = process.communicate(timeout=PATIENCE_S)
         finally:
             store.heal()
             process.kill()
@@ -313,7 +314,7 @@ def test_a_rank_that_is_killed_leaves_nothing(store: SlowStore, tmp_path: Path) 
         # Not `communicate`, which forgets what `readline` read ahead.
         assert ranks[1].stdout
         told = ranks[1].stdout.read()
-        ranks[1].wait(timeout=60)
+        ranks[1].wait(timeout=PATIENCE_S)
     finally:
         store.pace(bytes_per_s=None)
         for rank in ranks:

@@ -12,6 +12,7 @@ import pytest
 
 from datalake.uri import Location, StorageOptions
 from tests.blocks import made
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
@@ -72,7 +73,7 @@ def test_memory_stays_over_five_epochs(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE_S,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

@@ -155,6 +155,18 @@ def test_an_unprepared_fork_of_lance_says_what_to_do(tmp_path: Path) -> None:
     assert "spawn" in refusal(batches)
 
 
+def test_what_a_fork_cannot_look_up_is_no_bad_row(tmp_path: Path) -> None:
+    table = create_table(tmp_path / "corpus.lance", corpus.SCHEMA)
+    for first in (0, 20, 40):  # The first fragment alone is looked up before the fork.
+        table = table.append(corpus.rows(60).slice(first, 20))
+    loader = stream_of(table, columns=[], batch_size=6, num_samples=50)
+    next(iter(loader))
+    batches = DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork")
+    said = refusal(batches)
+    assert "A forked process cannot read" in said and "spawn" in said
+    assert "A row makes no example" not in said
+
+
 def test_a_fork_reads_delta(tmp_path: Path) -> None:
     delta = create_table(tmp_path / "corpus.delta", corpus.SCHEMA, format="delta")
     delta = delta.append(corpus.rows(20))

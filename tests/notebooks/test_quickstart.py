@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.patience import PATIENCE_S
 from tests.speech import write_speech
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
@@ -18,7 +19,10 @@ def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     write_speech(tmp_path / "speech")
     content = nbformat.read(notebook, as_version=4)
     client = NotebookClient(
-        content, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        content,
+        timeout=PATIENCE_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
     )
     client.execute()
     assert all(

@@ -12,6 +12,8 @@ from typing import Any
 import av
 import numpy as np
 
+from datalake.video.scheduling import ordinary_scheduling
+
 WIDTH, HEIGHT = 96, 64
 
 # Name -> encoder and its options. Groups of several frames, most with B-frames.
@@ -58,6 +60,8 @@ def clip(
     with av.open(file, "w", format=container) as output:
         stream: Any = output.add_stream(encoder, rate=fps, options={**settings, **options})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        with ordinary_scheduling():
+            stream.codec_context.open()
         for number, pixels in enumerate(pictures(num_frames, seed)):
             frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
             frame.pts = number if ticks is None else ticks[number]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from datalake.errors import InputError
 from datalake.video import CODECS, BadVideo, VideoReader, encode, probe, transcode
+from datalake.video.scheduling import ordinary_scheduling
 from tests.video.clips import HEIGHT, WIDTH, clip, decoded, pictures
 
 
@@ -34,6 +37,42 @@ def test_the_av1_encoder_says_nothing_on_the_terminal() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="not told by this system")
+@pytest.mark.parametrize("codec", CODECS)
+def test_no_thread_is_left_real_time(codec: str) -> None:
+    # SVT-AV1 makes itself and its caller real-time where it may: as root.
+    seen: list[set[int]] = []
+
+    def watched() -> Iterator[np.ndarray]:
+        for frame in pictures(8):
+            seen.append({os.sched_getscheduler(int(t)) for t in os.listdir("/proc/self/task")})
+            yield frame
+
+    encode(watched(), 30.0, codec)
+    assert seen == [{os.SCHED_OTHER}] * 8
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="not told by this system")
+def test_scheduling_comes_back_as_it_was() -> None:
+    def real_time() -> None:
+        try:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        except PermissionError:
+            pytest.skip("only root may")
+
+    with ordinary_scheduling():
+        real_time()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    real_time()
+    try:
+        with ordinary_scheduling():
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
+        assert (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority) == (os.SCHED_RR, 1)
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 @pytest.mark.parametrize(

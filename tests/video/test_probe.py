@@ -204,7 +204,6 @@ def test_damage_has_its_reason(name: str) -> None:
     assert again.refusal == caught.value.refusal
 
 
-@pytest.mark.timeout(120)
 @settings(max_examples=150, deadline=2_000, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(["h264", "av1"]),

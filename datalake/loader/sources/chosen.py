@@ -93,6 +93,13 @@ def chosen_frames(
         if episode_ids is None and where is None and not skip_idle:
             return None
         rows = episodes.rows(episode_ids=episode_ids, where=where)
+        if not len(rows):
+            raise InputError(
+                "No episode was chosen, so there is nothing to stream",
+                where=f"{episodes.name}, version {episodes.episodes.version}",
+                expected="one episode or more",
+                found="none" if where is None else f"none for which {where}",
+            )
         weights = np.ones(len(rows))
         domains = _domains(episodes).take(rows)
         name = "episodes" if where is None else where

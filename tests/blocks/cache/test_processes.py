@@ -16,6 +16,7 @@ import pyarrow as pa
 from datalake.blocks.cache import BlockCache
 from datalake.telemetry import Meter
 from tests.blocks.cache.blocks import BLOCK_BYTES, block, disk_bytes, files, get, key_of, refuse
+from tests.patience import PATIENCE_S
 
 ROOM = 24
 NUM_KILLED = 12
@@ -74,7 +75,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     most = 0
     while not stop.wait(0.002) and all(process.is_alive() for process in processes):
         most = max(most, disk_bytes(tmp_path))
-    counts = [count for count in (results.get(timeout=30) for _ in processes) if count]
+    counts = [count for count in (results.get(timeout=PATIENCE_S) for _ in processes) if count]
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]

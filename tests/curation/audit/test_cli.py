@@ -14,6 +14,7 @@ import datalake
 from datalake import Lineage
 from tests.curation.audit.test_leakage import words
 from tests.curation.audit.test_shortcuts import is_spoof, keys, selection_of
+from tests.patience import PATIENCE_S
 
 CURATE = [sys.executable, "-c", "from curation.cli import main; main()"]
 NUM_ROWS = 400
@@ -48,7 +49,7 @@ def lake_uri(tmp_path_factory) -> str:
 def curate(lake_uri: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*CURATE, "audit", *arguments, "--lake", lake_uri],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from curation.audit.split import Split, split_rows
 from datalake import Lineage
 from datalake.errors import InputError, SchemaError
 from tests.curation.audit.test_leakage import table_of
+from tests.patience import PATIENCE_S
 
 SHARES = {"train": 0.8, "test": 0.2}
 KEYS = ("speaker_id", "generator")
@@ -156,7 +157,7 @@ def test_split_on_the_command_line(tmp_path) -> None:
         return subprocess.run(
             [sys.executable, "-c", "from curation.cli import main; main()", *arguments,
              "--lake", str(tmp_path / "lake")],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
 
     done = curate("split", "corpus", "--by", "speaker_id, generator", "--as", "a", "--json")

@@ -14,6 +14,7 @@ import pyarrow.parquet as as_parquet
 import pytest
 
 from curation import metrics
+from tests.patience import PATIENCE_S
 
 CURATE = [sys.executable, "-c", "from curation.cli import main; main()", "score"]
 RNG = np.random.default_rng(3)
@@ -32,7 +33,7 @@ TABLE = pa.table(
 
 def score(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*CURATE, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_a_file_is_broken_down_by_its_columns(tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ def embedded(speech: Table) -> Table:
 
 @pytest.mark.slow
 @pytest.mark.shared
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("design", "changes"),
     [

@@ -16,6 +16,7 @@ from curation.quality.drops import OutlierRule, ThresholdRule, find_drops, parse
 from datalake import Lineage
 from datalake.errors import InputError, SchemaError
 from tests.curation.audit.test_shortcuts import keys, table_of
+from tests.patience import PATIENCE_S
 
 
 def rows(num_rows: int = 40) -> dict[str, object]:
@@ -107,7 +108,7 @@ def test_drop_on_the_command_line(tmp_path) -> None:
         return subprocess.run(
             [sys.executable, "-c", "from curation.cli import main; main()", "drop", "corpus",
              *arguments, "--lake", str(tmp_path / "lake")],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
 
     done = curate(

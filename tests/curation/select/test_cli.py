@@ -12,6 +12,7 @@ import pytest
 import datalake
 from datalake import Lineage
 from tests.curation.select.corpora import KEYS, key_table
+from tests.patience import PATIENCE_S
 
 CURATE = [sys.executable, "-c", "from curation.cli import main; main()"]
 
@@ -29,7 +30,7 @@ def curate(lake_uri: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         [*CURATE, "select", *arguments, "--lake", lake_uri],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from datalake.loader.engine.threads import Crew
+from tests.patience import PATIENCE_S
 
 
 def test_a_crew_does_what_is_submitted():
@@ -37,4 +38,4 @@ def test_python_ends_although_a_thread_is_stuck():
         "from datalake.loader.engine.threads import Crew\n"
         "Crew(1, 'crew').submit(threading.Event().wait)\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S).returncode == 0

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from datalake.blocks.gather import Gatherer, gatherer
 from datalake.loader.engine.threads import Crew
 from datalake.loader.engine.unlocked import Unlocked, begin_unlocked
+from tests.patience import PATIENCE_S
 
 KINDS = ("int16", "float32", "uint8", "int64", "bool")
 
@@ -98,7 +99,7 @@ begun.wait()
 
 
 def test_a_process_ends_in_the_midst_of_copies() -> None:
-    ended = subprocess.run([sys.executable, "-c", STREAM], capture_output=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", STREAM], capture_output=True, timeout=PATIENCE_S)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 

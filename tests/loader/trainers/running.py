@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
 NUM_ROWS = 150
@@ -61,7 +63,7 @@ def start(
 def finish(started: list[subprocess.Popen[str]]) -> None:
     """Wait for all, which must succeed."""
     try:
-        said = [process.communicate(timeout=280)[0] for process in started]
+        said = [process.communicate(timeout=PATIENCE_S)[0] for process in started]
     finally:
         for process in started:
             process.kill()
