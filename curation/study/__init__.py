@@ -1,0 +1,1 @@
+"""A study: a grid of trainings, and what follows from their results."""
