@@ -44,6 +44,10 @@ MANIFEST: Final = pa.schema(
         pa.field("mass", pa.float64(), nullable=False),
         # Whether a limit changed what the domain counts for: a cap, a budget, a number of repeats.
         pa.field("binds", pa.bool_(), nullable=False),
+        # What the order of rows reached where it chose among the domain's, in a number of its own:
+        # of the cosines of rows to the nearest kept one facility location the mean, k-center the
+        # least. Null where it has none, or nothing was left out.
+        pa.field("order_value", pa.float64()),
     ]
 )
 """The columns of a manifest, one row a domain, the largest first."""

@@ -39,8 +39,10 @@ def method_of(group: str, name: str, kind: type[_T], expected: str) -> _T:
     return found
 
 
-def options_used(name: str, method: _Method, options: DataclassInstance) -> dict[str, object]:
-    """The options that a method reads, by name.
+def options_used(
+    name: str, method: _Method, options: DataclassInstance, *, kind: str = "method"
+) -> dict[str, object]:
+    """The options that a method (or what `kind` says) reads, by name.
 
     Raises:
         InputError: another one was set.
@@ -52,9 +54,9 @@ def options_used(name: str, method: _Method, options: DataclassInstance) -> dict
             used[field.name] = value
         elif value != field.default:
             raise InputError(
-                f"The method {name} does not use {field.name}",
+                f"The {kind} {name} does not use {field.name}",
                 expected=", ".join(sorted(method.uses)) or "no options but the seed",
                 found=f"{field.name} = {value}",
-                fix=f"Leave {field.name} out, or choose another method",
+                fix=f"Leave {field.name} out, or choose another {kind}",
             )
     return used

@@ -68,6 +68,7 @@ def manifest_of(
     kept: Mapping[Domain, Amount],
     masses: Mapping[Domain, float],
     binding: Collection[Domain] | None = None,
+    order_values: Mapping[Domain, float] | None = None,
 ) -> pa.Table:
     """The manifest, the largest domain first.
 
@@ -76,6 +77,7 @@ def manifest_of(
         kept: what was chosen of it.
         masses: in what proportion draws fall on each domain; any scale.
         binding: the domains that a limit binds; None for those of which rows were dropped.
+        order_values: what the order of rows reached.
     """
     total = math.fsum(masses.values())
     rows: list[dict[str, object]] = []
@@ -99,6 +101,7 @@ def manifest_of(
                 "retention": taken.num_rows / amount.num_rows,
                 "mass": masses.get(domain, 0.0) / total if total else 0.0,
                 "binds": dropped if binding is None else domain in binding,
+                "order_value": (order_values or {}).get(domain),
             }
         )
     return pa.Table.from_pylist(rows, schema=MANIFEST)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
+from pathlib import Path
 
-import pyarrow as pa
-
-from curation.domains import Domain
 from curation.manifest import remarks
-from curation.selection.amounts import Amount
 from curation.selection.asked import method_of, options_used
 from curation.selection.budgets import Budget, Unit, spend
 from curation.selection.census import Census, manifest_of, refuse_nameless
 from curation.selection.key_scan import KeyScan
 from curation.selection.options import Options, RealMode
+from curation.selection.ordered_rows import FirstRows, Ordering, first_in_order
+from curation.selection.orders import ORDERS, DomainOrder, Order, OrderOptions, RowOrder
 from curation.selection.selectors import Selector
+from curation.selection.within import within_which
 from datalake.errors import InputError
 from datalake.lake import SELECTION_ROWS, Selection
+from datalake.pipelines.executors import Executor
+from datalake.pipelines.run import ProgressSink
 from datalake.tables import Table
 
 __all__ = ["select"]
@@ -39,17 +41,27 @@ def select(
     unit: Unit = "rows",
     where: str | None = None,
     within: Selection | None = None,
+    order: str = "hash",
+    order_options: OrderOptions | None = None,
+    executor: Executor | None = None,
+    scratch: Path | None = None,
+    progress: ProgressSink | None = None,
     name: str = "",
 ) -> Selection:
     """Choose rows of a table to train on.
 
-    Only the key columns `utt_id`, `label`, `source` and `generator` are read, and `duration_s`
-    where there is one. Memory grows with the rows selected and the number of domains, not with the
-    table: about 400 bytes a selected row. The engine holds 3 GB at most and spills to disk beyond.
+    Only the key columns `utt_id`, `label`, `source` and `generator` are read, `duration_s` where
+    there is one, and what the order reads. Memory grows with the rows selected and the number of
+    domains, not with the table: about 400 bytes a selected row. The engine holds 3 GB at most and
+    spills to disk beyond. Orders of whole domains (all but `hash` and `quality`) hold 40 bytes more
+    for each row of a domain that is cut, have their columns in scratch files, and say themselves
+    what they hold (`curation.selection.orders`).
 
     The same rows are selected whatever the table's format, partitioning and row order; only their
     indices differ. Rows come ascending by row index, the order in which they are cheapest to read;
-    `rank` has the order in which a smaller selection would keep them.
+    `rank` has the order in which a smaller selection would keep them (of a domain that is kept
+    whole that of the hash, but for `quality`). Selections of one order and seed nest: a larger cap
+    adds rows and takes none away; `facility_location` says where it does not hold.
 
     Args:
         table: the version to select from.
@@ -58,18 +70,25 @@ def select(
         cap: N_c, the most rows of a spoof domain.
         ratio: rho, the bona fide rows wanted for each spoof row.
         real_mode: how bona fide rows are shared out: `per_source`, `total` or `cap`.
-        seed: seed of the order within domains.
+        seed: seed of the hash that orders rows within domains, or breaks ties.
         budget: how much to keep in all, at most; for `doss` it finds the cap.
         unit: what the budget counts: `rows`, `hours` (by `duration_s`) or `bytes` (by a column
             `num_bytes`).
         where: consider only rows for which this SQL expression holds.
         within: consider only rows of this selection, by their ids: what a deduplication kept, say.
+        order: which rows of a domain a cap keeps: `hash` (any), `quality` (the best), `speaker` (of
+            all speakers by turns), `density`, `k_center`, `facility_location`, or a plug-in's name.
+        order_options: what the order reads.
+        executor: where domains are ordered; None: this process.
+        scratch: a folder for files, which go when it is done; all workers must reach it.
+        progress: is told how many domains are ordered.
         name: the selection's name.
 
     Raises:
-        InputError: an option cannot be used, rows have no domain or id, or nothing is selected.
-        NotFoundError: there is no such method.
-        SchemaError: the table lacks a key column.
+        InputError: an option cannot be used, rows have no domain or id, or lack what the order
+            reads, or nothing is selected.
+        NotFoundError: there is no such method or order.
+        SchemaError: the table lacks a key column, or one that the order reads.
         PredicateError: `where` cannot be evaluated.
         StoreError: the table cannot be read.
     """
@@ -81,13 +100,18 @@ def select(
         "an object with `uses` and `pools` (curation.selection.Selector)",
     )
     options_used(method, selector, options)
+    ranked = order_options or OrderOptions()
+    ordering, order_used = _ordering(order, ranked, table)
+    ordering = replace(ordering, executor=executor, scratch=scratch, progress=progress)
     limit = None if budget is None else Budget(budget, unit)
     with KeyScan(table, where, None if within is None else within.rows["utt_id"]) as keys:
         census = Census.take(keys, table, where, name=table_name)
         if limit is None:
-            rows, kept = keys.first(selector.pools(census.sizes, options), census.groups, seed)
+            pools = selector.pools(census.sizes, options)
+            first = first_in_order(keys, pools, census.groups, seed, ordering)
         else:
-            options, rows, kept = _within(limit, selector, options, keys, census, seed)
+            options, first = _within(limit, selector, options, keys, census, seed, ordering)
+    rows, kept = first.rows, first.kept
     if not rows.num_rows:
         raise InputError(
             "The selection is empty",
@@ -98,13 +122,13 @@ def select(
         )
     refuse_nameless(rows, where=table_name or table.uri)
     masses = {domain: float(amount.num_rows) for domain, amount in kept.items()}
-    manifest = manifest_of(census.available, kept, masses)
+    manifest = manifest_of(census.available, kept, masses, order_values=first.values)
     used = options_used(method, selector, options)
     if limit is not None:
         used |= {"budget": limit.amount, "unit": limit.unit}
-    parameters = {**used, "seed": seed, "where": where}
+    parameters = {**used, "seed": seed, "where": where, "order": order, **order_used}
     if within is not None:
-        parameters |= {"within": within.name, "within_digest": within.digest}
+        parameters |= within_which(within)
     for remark in remarks(manifest, parameters):
         log.warning(remark)
     return Selection(
@@ -118,9 +142,34 @@ def select(
     )
 
 
+def _ordering(name: str, options: OrderOptions, table: Table) -> tuple[Ordering, dict[str, object]]:
+    """The order of that name, and the options that it reads."""
+    order = method_of(
+        ORDERS,
+        name,
+        Order,  # type: ignore[type-abstract]
+        "an object with `uses`, `reads`, and `keys` or `first` (curation.selection.orders)",
+    )
+    if not isinstance(order, RowOrder | DomainOrder):
+        raise InputError(
+            f"The plug-in {name} cannot be used here",
+            where=ORDERS,
+            expected="a method `keys` or `first`",
+            found=type(order).__name__,
+        )
+    used = options_used(name, order, options, kind="order")
+    return Ordering(order, options, order.reads(table.schema, options)), used
+
+
 def _within(
-    limit: Budget, selector: Selector, options: Options, keys: KeyScan, census: Census, seed: int
-) -> tuple[Options, pa.Table, dict[Domain, Amount]]:
+    limit: Budget,
+    selector: Selector,
+    options: Options,
+    keys: KeyScan,
+    census: Census,
+    seed: int,
+    ordering: Ordering,
+) -> tuple[Options, FirstRows]:
     """The largest selection that the budget allows, by what its rows really cost.
 
     Means find it at once where all rows cost alike; else what they missed by is taken off.
@@ -129,8 +178,9 @@ def _within(
     aim = limit
     while True:
         turned = spend(aim, selector, options, census.available)
-        rows, kept = keys.first(selector.pools(census.sizes, turned), census.groups, seed)
-        cost = math.fsum(limit.cost(amount) for amount in kept.values())
+        pools = selector.pools(census.sizes, turned)
+        first = first_in_order(keys, pools, census.groups, seed, ordering)
+        cost = math.fsum(limit.cost(amount) for amount in first.kept.values())
         if cost <= limit.amount * (1 + 1e-12):
-            return turned, rows, kept
+            return turned, first
         aim = replace(aim, amount=min(aim.amount * limit.amount / cost, aim.amount * (1 - 1e-3)))

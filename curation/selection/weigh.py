@@ -16,6 +16,7 @@ from curation.selection.options import WeightOptions
 from curation.selection.repeats import limit_repeats
 from curation.selection.selectors import Pool
 from curation.selection.weighters import Weighter
+from curation.selection.within import within_which
 from datalake.errors import InputError
 from datalake.lake import SELECTION_ROWS, Selection
 from datalake.tables import Table
@@ -101,7 +102,7 @@ def weigh(
     manifest = manifest_of(census.available, kept, masses, binding)
     parameters = {**used, "max_repeat": max_repeat, "seed": seed, "where": where}
     if within is not None:
-        parameters |= {"within": within.name, "within_digest": within.digest}
+        parameters |= within_which(within)
     for remark in remarks(manifest, parameters):
         log.warning(remark)
     return Selection(

@@ -117,6 +117,7 @@ def test_the_selection_says_what_it_is() -> None:
         "real_mode": "per_source",
         "seed": 0,
         "where": "duration_s < 4",
+        "order": "hash",
     }
     assert selection.rows.schema == SELECTION_ROWS
     assert selection.rows["weight"].unique().to_pylist() == [1.0]
@@ -146,6 +147,7 @@ def test_manifest_by_hand() -> None:
         # 57 + 50 + 7 of a, 30 + 50 of b, 65 of r and 45 of s.
         "mass": pytest.approx(7 / (57 + 50 + 7 + 30 + 50 + 65 + 45)),
         "binds": False,
+        "order_value": None,
     }
     # 50 + 7 of a, 50 of b (which has 30), and 20 + 45 for the source with bona fide only.
     kept_real = {row["domain"]: row["num_kept"] for row in rows if row["label"] == "bonafide"}
