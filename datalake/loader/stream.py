@@ -45,6 +45,7 @@ from datalake.loader.engine.trouble import OnBad, Trouble
 from datalake.loader.order import OrderName
 from datalake.loader.order.quality import Quality
 from datalake.loader.sampling import Data, Sampler, WorkingSet, sampler_of
+from datalake.loader.sampling.apart import refuse_shared
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET
 from datalake.loader.sources.source import Prefetch
 from datalake.loader.state import (
@@ -115,6 +116,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
             in a DataLoader's worker), 0 to make each batch when it is asked for.
         made_bytes: finished batches kept ready, in bytes; one a thread in any case.
         read_bytes: what may be on its way from stores ahead of that, in bytes.
+        apart_from: another loader, with which this one must have no row in common: the training's,
+            for a test. Checked here, by rows of the same tables; nothing of it is kept.
         on_bad: a row that makes no example: `raise`, or `substitute` another one, of its domain as
             long as there is one, by a rule that is the same on every rank and at every resume;
             `row_index` names the one that came, and `stats()` both. An example whose cost is not
@@ -128,8 +131,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         progress: keep a line on stderr that says how it goes.
 
     Raises:
-        InputError: an argument is out of range, there is nothing to stream, or a selection was made
-            from another version or table.
+        InputError: an argument is out of range, there is nothing to stream, a selection was made
+            from another version or table, or rows are shared with `apart_from`.
 
     For evaluation: `order="sequential", tail="short"`. The loader itself works in threads; for
     worker processes use `dataloader(num_workers=…)`, or a plain `DataLoader(loader,
@@ -153,6 +156,7 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         num_threads: int | None = None,
         made_bytes: int = _MADE_BYTES,
         read_bytes: int = _READ_BYTES,
+        apart_from: Loader | None = None,
         on_bad: OnBad = "raise",
         transform: Transform | None = None,
         device: str | torch.device | None = None,
@@ -167,6 +171,8 @@ class Loader(torch.utils.data.IterableDataset[Batch]):
         self._meter = Meter()
         # A view, as the source may be another loader's too.
         sampler = sampler_of(data, order=order, seed=seed, working_set=working_set).view()
+        if apart_from is not None:
+            refuse_shared(sampler, apart_from._sampler)
         for source in sampler.sources:
             source.attach(self._meter)
         tell_order(sampler)

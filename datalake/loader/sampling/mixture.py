@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from datalake.errors import InputError, nearest
+from datalake.lake import Selection
 from datalake.loader.order.choice import OrderName
 from datalake.loader.order.hashing import keys
 from datalake.loader.order.memo import Memo
 from datalake.loader.order.order import Indices, inside
+from datalake.loader.sampling.apart import refuse_parts_of_one_split
 from datalake.loader.sampling.sampler import Picks, Plain, Sampler
 from datalake.loader.sampling.spec import DEFAULT_WORKING_SET, Data, WorkingSet
 from datalake.loader.sampling.strides import Strides
@@ -34,7 +36,8 @@ class Mixture:
         examples_per_epoch: positions an epoch; None for the sum over the parts.
 
     Raises:
-        InputError: there is no part, or a weight is out of range or names no part.
+        InputError: there is no part, two are different parts of one split, or a weight is out of
+            range or names no part.
     """
 
     parts: Mapping[str, Data]
@@ -57,6 +60,9 @@ class Mixture:
             )
         if self.weights is not None:
             _check_weights(self.weights, self.parts)
+        refuse_parts_of_one_split(
+            {name: found for name, part in self.parts.items() if (found := _selection_of(part))}
+        )
 
     def sampler(
         self,
@@ -134,6 +140,10 @@ class MixtureSampler:
             alone = len(part.sources) == 1 and "/" not in part.names[0]
             self._names += [name] if alone else [f"{name}/{inner}" for inner in part.names]
         self._memo = Memo()
+
+    def reach(self) -> Sequence[tuple[Source, Indices | None]]:
+        """Of all parts, those of weight 0 too: weights may change; see `Sampler`."""
+        return [each for part in self._parts.values() for each in part.reach()]
 
     def view(self) -> MixtureSampler:
         """The same with views of the parts. A source of two parts becomes two views, as parts are
@@ -298,6 +308,14 @@ class MixtureSampler:
                 found=repr(progress),
             )
         return history
+
+
+def _selection_of(part: Data) -> Selection | None:
+    """The saved selection behind a part, if there is one."""
+    found = getattr(part, "selection", None) or getattr(part, "rows", None)
+    if found is None and (source := getattr(part, "source", None)) is not None:
+        found = getattr(source, "selection", None)
+    return found if isinstance(found, Selection) else None
 
 
 def _check_weights(weights: Mapping[str, float], parts: Mapping[str, Data]) -> None:

@@ -127,6 +127,10 @@ class RowSampler:
         self._kept = _Kept()
         self.order(0)
 
+    def reach(self) -> Sequence[tuple[Source, Indices | None]]:
+        """The source and its rows; see `Sampler`."""
+        return [(self._source, self._rows)]
+
     def view(self) -> RowSampler:
         """The same with a view of the source; the rows are shared."""
         made = copy(self)

@@ -55,6 +55,10 @@ class Sampler(Protocol):
         """Positions an epoch."""
         ...
 
+    def reach(self) -> Sequence[tuple[Source, Indices | None]]:
+        """Of each source, the rows that may ever come, in any order; None for all of them."""
+        ...
+
     def view(self) -> Sampler:
         """The same stream with views of its sources; see `Source.view`."""
         ...

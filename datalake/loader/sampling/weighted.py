@@ -149,6 +149,10 @@ class WeightedSampler:
         self._weight_ends = np.cumsum(domains.weights) if self._replace else None
         self._memo = Memo()
 
+    def reach(self) -> Sequence[tuple[Source, Indices | None]]:
+        """The source and the rows that have a weight; see `Sampler`."""
+        return [(self._source, self._domains.rows)]
+
     def view(self) -> WeightedSampler:
         """The same with a view of the source; the rows are shared."""
         made = copy(self)
