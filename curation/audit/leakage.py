@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curation.audit.base_corpora import base_of
+from curation.audit.near_vectors import NearVectors, SidedVectors
 from curation.audit.recordings import MOST_BITS_APART, RecordingIndex, best_match
 from curation.engine import spilling_engine
+from curation.neighbors.unit_vectors import dims_of, rows_at_once, unit_vectors
 from curation.quality.audio_fingerprint import Words, words_of
 from datalake.errors import InputError, SchemaError, StoreError
 from datalake.lake import Selection
@@ -32,6 +34,7 @@ KINDS: Final = {
     "utterance": "rows with one utt_id",
     "bytes": "files with the same bytes (sha256)",
     "recording": "the same recording, coded or synthesised anew (fingerprint)",
+    "embedding": "rows whose embeddings point the same way",
     "base_utterance": "utterances of a well-known corpus, by their names",
     "base_speaker": "speakers of a well-known corpus, by the utterances' names",
     "base_corpus": "corpora that both sides were made from",
@@ -69,7 +72,7 @@ class Leak:
     left: str
     right: str
     num_values: int
-    """Different values that stand on both sides; for recordings, pairs of rows."""
+    """Different values that stand on both sides; of recordings and embeddings, pairs of rows."""
     num_left_rows: int
     """Rows of the left side that have one of them."""
     num_right_rows: int
@@ -102,11 +105,14 @@ def audit_leakage(
     text: str | None = None,
     fingerprint: str = "fingerprint",
     most_bits_apart: float = MOST_BITS_APART,
+    embedding: str | None = None,
+    least_cosine: float = 0.95,
 ) -> LeakageAudit:
     """Find what sides share, each pair of sides for itself.
 
     Keys are grouped by an engine that spills to disk; fingerprints are indexed in memory
-    (`RecordingIndex`) and read again, pair by pair, to be compared. Beside that, 8 bytes a row.
+    (`RecordingIndex`) and read again, pair by pair, to be compared; embeddings of every row are
+    compared with as many as 128 MB hold. Beside that, 8 bytes a row.
 
     Args:
         sides: two sides or more, such as training and test; or one table, whose rows are parted by
@@ -117,6 +123,9 @@ def audit_leakage(
             sentence and normalized_text that is there.
         fingerprint: the column of fingerprints (`curation.quality.audio_fingerprint`).
         most_bits_apart: up to which share of different bits two rows hold one recording.
+        embedding: a column of embeddings to compare, too: of speakers, say (`curate embed`).
+        least_cosine: from which cosine on two of them are near. What is near depends on what made
+            them: look at the pairs.
 
     Raises:
         SchemaError: a column that was named is missing.
@@ -134,6 +143,13 @@ def audit_leakage(
         if found[1] < 1:
             not_checked["recording"] = (
                 f"of all fingerprint words {found[1]:.0%} are indexed: some short clips are missed"
+            )
+    if embedding is not None:
+        near, share = _near(rows, embedding, least_cosine)
+        leaks += near
+        if share < 1:
+            not_checked["embedding"] = (
+                f"of the rows of each left side {share:.0%} were compared with the others"
             )
     order = list(KINDS)
     leaks.sort(
@@ -363,6 +379,48 @@ def _recordings(rows: _Rows, column: str, most_bits_apart: float) -> tuple[list[
         for pair, (num, left, right, examples) in found.items()
     ]
     return leaks, index.share_indexed
+
+
+def _near(rows: _Rows, column: str, least_cosine: float) -> tuple[list[Leak], float]:
+    """What sides have near each other, and the share of rows that was compared with all others."""
+    for side in rows.sides:
+        side.table.scan([column], limit=0)  # names what is missing, and what is nearest
+    dims = {dims_of(side.table, column, None) for side in rows.sides}
+    if len(dims) > 1:
+        raise SchemaError(
+            f"The vectors of the column {column} differ in size",
+            where=", ".join(side.name for side in rows.sides),
+            expected="those of one embedder on all sides",
+            found=" and ".join(map(str, sorted(dims))),
+        )
+    (size,) = dims
+    numbers = {name: number for number, name in enumerate(rows.count())}
+
+    def vectors() -> Iterator[SidedVectors]:
+        for batch, sides in rows.batches([column]):
+            for start in range(0, batch.num_rows, rows_at_once(size)):
+                some = batch.slice(start, rows_at_once(size))
+                names = sides.slice(start, some.num_rows).to_pylist()
+                units, fault = unit_vectors(some[column], size, column)
+                good = np.flatnonzero(fault == "")
+                yield SidedVectors(
+                    some["utt_id"].take(pa.array(good)).to_pylist(),
+                    np.array([numbers[names[at]] for at in good.tolist()], np.int64),
+                    units[good],
+                )
+
+    held = NearVectors(sum(rows.count().values()), size)
+    for some in vectors():
+        held.add(some)
+    names = list(numbers)
+    leaks = [
+        Leak(
+            "embedding", names[left], names[right], near.num_pairs, len(near.left),
+            len(near.right), tuple(f"{one} = {other}" for _, one, other in near.examples),
+        )
+        for (left, right), near in held.near(vectors(), least_cosine).items()
+    ]  # fmt: skip
+    return leaks, held.share_held
 
 
 def _chunks(

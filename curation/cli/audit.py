@@ -171,6 +171,13 @@ def leakage(
     text: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column of transcripts.")
     ] = None,
+    embedding: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Compare these embeddings too (`curate embed`)."),
+    ] = None,
+    cosine: Annotated[
+        float, typer.Option(min=0, max=1, help="With --embedding: from which cosine on.")
+    ] = 0.95,
     fail: Annotated[
         bool, typer.Option("--fail", help="Exit 1 if utterances themselves are shared.")
     ] = False,
@@ -195,7 +202,12 @@ def leakage(
                 chosen = lake.selection(name)
                 sides.append(Side(name, lake[chosen.table], chosen))
     found = audit_leakage(
-        lake[table] if sides is None else sides, by=by, bases=_bases(bases), text=text
+        lake[table] if sides is None else sides,
+        by=by,
+        bases=_bases(bases),
+        text=text,
+        embedding=embedding,
+        least_cosine=cosine,
     )
     if session.as_json:
         console.print_json(asdict(found))

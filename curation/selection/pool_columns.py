@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curation.domains import keys_of
-from curation.duplicates.vectors import dims_of, unit_batches
+from curation.neighbors.unit_vectors import dims_of, unit_batches
 from datalake.errors import InputError, SchemaError
 from datalake.tables import Table
 

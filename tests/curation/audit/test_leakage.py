@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curation.audit import near_vectors
 from curation.audit.base_corpora import base_of
 from curation.audit.leakage import KINDS, Side, audit_leakage, normalized_text
 from curation.audit.recordings import RecordingIndex, best_match, bits_apart
+from curation.order import place, place_below
 from datalake import tables
 from datalake.errors import InputError, SchemaError
 from datalake.tables import Table
@@ -224,3 +226,63 @@ def test_the_real_pool_shares_what_is_known(shared_dir) -> None:
         (x.left, x.right) for x in audit.leaks if x.kind == "speaker" and "ljspeech" in x.examples
     }
     assert len(lj) == 6  # all pairs of the four demo sites
+
+
+def embedded(rng: np.random.Generator, num_rows: int, num_sides: int) -> pa.Table:
+    """Rows of which many are turned copies of others, some have no vector."""
+    bases = rng.normal(size=(max(num_rows // 3, 1), 8))
+    vectors = bases[rng.integers(0, len(bases), num_rows)] + rng.normal(0, 0.2, (num_rows, 8))
+    stored: list[list[float] | None] = [
+        None if rng.random() < 0.1 else vector.tolist() for vector in vectors * 3
+    ]
+    return pa.table(
+        {
+            "utt_id": [f"u{number}" for number in range(num_rows)],
+            "source": [f"s{side}" for side in rng.integers(0, num_sides, num_rows)],
+            "voice": pa.array(stored, pa.list_(pa.float32(), 8)),
+        }
+    )
+
+
+@pytest.mark.parametrize("held_numbers", [None, 160])
+@pytest.mark.parametrize("seed", range(4))
+def test_near_embeddings_are_those_of_every_pair(
+    seed: int, held_numbers: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = embedded(np.random.default_rng(seed), 60, 3)
+    if held_numbers:
+        monkeypatch.setattr(near_vectors, "_MOST_NUMBERS", held_numbers)
+    monkeypatch.setattr(near_vectors, "_TILE", 7)
+    found = audit_leakage(table_of(rows, blocks=4), embedding="voice", least_cosine=0.9)
+    pairs: dict[tuple[str, str], list[tuple[float, str, str]]] = {}
+    listed = [row for row in rows.to_pylist() if row["voice"]]
+    share = 1 if held_numbers is None else held_numbers / 8 / 60
+    for one in listed:
+        for other in listed:
+            first, second = np.array(one["voice"]), np.array(other["voice"])
+            cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+            held = place(0, one["utt_id"]) < place_below(share)
+            if one["source"] < other["source"] and cosine >= 0.9 and held:
+                pairs.setdefault((one["source"], other["source"]), []).append(
+                    (cosine, one["utt_id"], other["utt_id"])
+                )
+    leaks = {(leak.left, leak.right): leak for leak in found.leaks if leak.kind == "embedding"}
+    assert {sides: leak.num_values for sides, leak in leaks.items()} == {
+        sides: len(each) for sides, each in pairs.items()
+    }
+    assert len(pairs) > 0
+    for sides, each in pairs.items():
+        assert leaks[sides].num_left_rows == len({one for _, one, _ in each})
+        assert leaks[sides].num_right_rows == len({other for _, _, other in each})
+        assert leaks[sides].examples[0] == "{1} = {2}".format(*max(each))
+    assert ("embedding" in found.not_checked) == (held_numbers is not None)
+
+
+def test_embeddings_of_two_sizes_are_refused() -> None:
+    rows = embedded(np.random.default_rng(0), 9, 1)
+    other = rows.set_column(2, "voice", pa.array([[1.0, 2.0]] * 9, pa.list_(pa.float32(), 2)))
+    sides = [Side("train", table_of(rows)), Side("test", table_of(other))]
+    with pytest.raises(SchemaError, match="differ in size"):
+        audit_leakage(sides, embedding="voice")
+    with pytest.raises(SchemaError, match="voise"):
+        audit_leakage(sides, embedding="voise")

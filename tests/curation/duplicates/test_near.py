@@ -136,7 +136,7 @@ def test_rows_without_a_direction_are_kept_and_counted(tmp_path) -> None:
 
 def test_vectors_are_laid_out_a_few_at_a_time(tmp_path, monkeypatch) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("curation.duplicates.vectors._NUMBERS_AT_ONCE", 1 << 16)
+    monkeypatch.setattr("curation.neighbors.unit_vectors._NUMBERS_AT_ONCE", 1 << 16)
     vectors = rng.normal(size=(8_000, 256)).astype(np.float32)
     vectors[7], vectors[6_000] = 0, vectors[5]
     ids = [f"s/{number}" for number in range(len(vectors))]
