@@ -89,6 +89,9 @@ def _search(
     best_rows = np.zeros((len(queries), count), np.int64)
     for start in range(0, len(vectors), _ROWS):
         tile = queries @ np.ascontiguousarray(vectors[start : start + _ROWS], np.float32).T
+        if not start and tile.shape[1] > 2 * count and (floors == -np.inf).all():
+            least = np.partition(tile, -count, axis=1)[:, -count]
+            floors = np.nextafter(least, np.float32(-np.inf))
         # Of equal products the earlier row's is there already: a later one must be above it.
         found = np.flatnonzero(tile > floors[:, None])
         if not len(found):

@@ -117,7 +117,7 @@ def _collect_by_key(
     most = PART_ROWS
     for part in _parts(keyed(), schema):
         keys.collect(part, plan.thresholds(every_row), seed)
-        (count,) = keys.engine.sql("SELECT count(*) FROM candidates").fetchone()
+        count = _num_candidates(keys)
         if count > most:
             keys.engine.execute(
                 f"""CREATE OR REPLACE TEMP TABLE ahead AS
@@ -130,8 +130,12 @@ def _collect_by_key(
             keys.open_candidates()
             keys.engine.execute("INSERT INTO candidates BY NAME SELECT * FROM ahead")
             keys.engine.execute("DROP TABLE ahead")
-            (count,) = keys.engine.sql("SELECT count(*) FROM candidates").fetchone()
+            count = _num_candidates(keys)
             most = 2 * count + PART_ROWS
+
+
+def _num_candidates(keys: KeyScan) -> int:
+    return int(keys.engine.sql("SELECT count(*) FROM candidates").fetchall()[0][0])
 
 
 def _parts(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatchReader]:

@@ -43,7 +43,7 @@ def facility_location(
     the same: for all up to 1,024, then up to 2,048, and so on. Across such a border it is not.
 
     Takes rows^2 products up to 32,768 rows, then 32,768 a row. Holds some 40 bytes a neighbour of
-    32,768 rows (or of 4 times `each`), and 100 MB.
+    32,768 rows (or of 4 times `each`), 32,768 vectors, `each` more of each part, and 100 MB.
 
     Args:
         vectors: (rows, dims) float32, of length 1, in the order that breaks ties.

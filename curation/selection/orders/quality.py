@@ -47,7 +47,7 @@ def _expression(schema: pa.Schema, options: OrderOptions) -> Node:
             "The quality reads a column that is not there",
             where=options.quality,
             found=error.found,
-            fix=f"{error.fix} `curate measure TABLE` adds columns such as snr_db".strip(),
+            fix=f"`curate measure TABLE` adds columns such as snr_db. {error.fix}",
         ) from error
     except PredicateError as error:
         raise _refused(options.quality, error.found, error.fix) from error

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curation.selection.orders.order import OrderOptions
+from datalake import plugins
 from datalake.errors import InputError, SchemaError, nearest
 
 __all__ = ["BLOCK_ROWS", "UNIT", "cosines_to_kept", "embedding_of", "in_units"]
@@ -58,13 +59,15 @@ def embedding_of(schema: pa.Schema, options: OrderOptions, order: str) -> str:
         raise InputError(
             f"The order {order} needs a column of embeddings (--embedding)",
             found=f"columns of vectors: {', '.join(vectors) or 'none'}",
-            fix="Name one of them" if vectors else "Run: curate embed TABLE --with lfcc_stats",
+            fix="Name one of them" if vectors else "Run `curate embed TABLE --with lfcc_stats`",
         )
     if column not in schema.names:
+        known = plugins.names("datalake.embedders")
+        made_by = f"--with {column}" if column in known else f"--with NAME --as {column}"
         raise SchemaError(
             f"The order {order} needs the embedding {column}, which is not a column",
             found=f"columns of vectors: {', '.join(vectors) or 'none'}",
-            fix=nearest(column, vectors) or f"Run: curate embed TABLE --with {column}",
+            fix=f"Run `curate embed TABLE {made_by}`, or name another. {nearest(column, vectors)}",
         )
     kind = schema.field(column).type
     is_list = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)

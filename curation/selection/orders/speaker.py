@@ -27,8 +27,8 @@ class SpeakerOrder:
         if options.speaker not in schema.names:
             raise SchemaError(
                 f"The order speaker needs a column that says who speaks: {options.speaker}",
-                fix=nearest(options.speaker, schema.names)
-                or "Name another column (--speaker-column), or ingest from a manifest that has one",
+                fix="Name another one (--speaker-column), or ingest from a manifest that has it. "
+                + nearest(options.speaker, schema.names),
             )
         kind = schema.field(options.speaker).type
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
