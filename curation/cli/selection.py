@@ -70,6 +70,7 @@ def print_selection(selection: Selection, version: int | None, num_shown: int | 
 
 
 def _lines(manifest: pa.Table) -> list[dict[str, Any]]:
+    has_value = manifest["order_value"].null_count < manifest.num_rows
     return [
         {
             "domain": row["domain"],
@@ -81,6 +82,7 @@ def _lines(manifest: pa.Table) -> list[dict[str, Any]]:
             "retention": _rounded(row["retention"]),
             "share": _rounded(row["mass"]),
             "binds": row["binds"],
+            **({"order value": _rounded(row["order_value"])} if has_value else {}),
         }
         for row in manifest.to_pylist()
     ]

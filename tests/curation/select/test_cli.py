@@ -9,9 +9,12 @@ import sys
 
 import pytest
 
+import curation
 import datalake
+from curation.selection import OrderOptions
 from datalake import Lineage
 from tests.curation.select.corpora import KEYS, key_table
+from tests.curation.select.test_orders import corpus
 from tests.patience import PATIENCE_S
 
 CURATE = [sys.executable, "-c", "from curation.cli import main; main()"]
@@ -101,3 +104,47 @@ def test_a_request_that_cannot_be_met_is_one_paragraph(lake_uri, arguments, mess
     *_, paragraph = done.stderr.splitlines()
     assert re.match(f"error: .*{message}", paragraph)
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def embedded(lake_uri: str) -> str:
+    lake = datalake.open_lake(lake_uri)
+    rows = corpus({"a": 30, "a/x": 60})
+    lake.create("embedded", rows.schema, lineage=Lineage("create")).append(rows)
+    return lake_uri
+
+
+def test_an_order_is_given_saved_and_shown(embedded: str) -> None:
+    arguments = ["embedded", "--cap", "9", "--order", "facility_location", "--embedding", "voice"]
+    done = curate(embedded, *arguments, "--num-neighbors", "8", "--as", "covering")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("order value")
+    selection = datalake.open_lake(embedded).selection("covering")
+    expected = curation.select(
+        datalake.open_lake(embedded)["embedded"],
+        table_name="embedded",
+        cap=9,
+        order="facility_location",
+        order_options=OrderOptions(embedding="voice", num_neighbors=8),
+    )
+    assert selection.digest == expected.digest
+    assert selection.parameters["order"] == "facility_location"
+    values = {row["domain"]: row["order_value"] for row in selection.manifest.to_pylist()}
+    assert float(lines[1].split()[-1]) == round(values["a/x"], 3)
+    assert datalake.open_lake(embedded).log("covering")[-1].config["embedding"] == "voice"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--order", "k_centre"], "There is no order 'k_centre'. Did you mean k_center"),
+        (["--order", "k_center"], "needs a column of embeddings .--embedding.*voice"),
+        (["--embedding", "voice"], "The order hash does not use embedding"),
+        (["--order", "quality", "--quality", "snr"], "not there.*curate measure.*snr_db"),
+    ],
+)
+def test_an_order_that_cannot_be_is_one_paragraph(embedded, arguments, message) -> None:
+    done = curate(embedded, "embedded", "--cap", "9", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.match(f"error: .*{message}", done.stderr.splitlines()[-1])
