@@ -1,4 +1,4 @@
-"""Configuration files: YAML whose keys are the option names of one command."""
+"""Configuration files in YAML; most have the option names of one command as keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from datalake.errors import ConfigError, NotFoundError, nearest
 
-__all__ = ["Value", "read_config"]
+__all__ = ["Value", "read_config", "read_mapping"]
 
 Value = str | int | float | bool | list[str]
 """What an option may be set to."""
@@ -31,7 +31,7 @@ def read_config(path: str | os.PathLike[str], known: Iterable[str]) -> dict[str,
     """
     options = {name.replace("_", "-"): name for name in known}
     settings: dict[str, Value] = {}
-    for key, value in _parse(Path(path)).items():
+    for key, value in read_mapping(path).items():
         spelled = str(key).replace("_", "-")
         if spelled not in options:
             raise ConfigError(
@@ -44,12 +44,18 @@ def read_config(path: str | os.PathLike[str], known: Iterable[str]) -> dict[str,
     return settings
 
 
-def _parse(path: Path) -> dict[object, object]:
+def read_mapping(path: str | os.PathLike[str]) -> dict[object, object]:
+    """What a file says, as YAML gives it; an empty file says nothing.
+
+    Raises:
+        NotFoundError: there is no such file.
+        ConfigError: it is no YAML, or no mapping.
+    """
     # yaml is wanted only where a file is given.
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise NotFoundError("There is no configuration file", where=str(path)) from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

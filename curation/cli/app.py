@@ -13,6 +13,7 @@ from curation.cli.probe import probe
 from curation.cli.score import score
 from curation.cli.select import select
 from curation.cli.split import split
+from curation.cli.study import study
 from curation.cli.weigh import weigh
 from datalake.cli import console
 
@@ -28,6 +29,7 @@ console.command(app)(embed)
 console.command(app)(drop)
 console.command(app)(dedup)
 console.command(app)(split)
+console.command(app)(study)
 app.add_typer(audit.app, name="audit")
 
 

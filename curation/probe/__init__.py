@@ -54,7 +54,13 @@ from curation.probe.latent_network import LatentNetwork
 from curation.probe.lcnn import LightCnn
 from curation.probe.model_file import load_detector, save_detector
 from curation.probe.overlap import Overlap, find_overlaps, leaked, refuse_leaks
-from curation.probe.splits import HoldOut, hold_out_generators, validation_mask
+from curation.probe.splits import (
+    HoldOut,
+    hold_out_generators,
+    hold_out_source,
+    train_on_source,
+    validation_mask,
+)
 from curation.probe.training import Check, TrainingResult, TrainingSettings, train
 
 __all__ = [
@@ -89,6 +95,7 @@ __all__ = [
     "evaluate",
     "find_overlaps",
     "hold_out_generators",
+    "hold_out_source",
     "leaked",
     "load_design",
     "load_detector",
@@ -97,6 +104,7 @@ __all__ = [
     "run_seeds",
     "save_detector",
     "train",
+    "train_on_source",
     "validation_mask",
     "with_weights",
 ]

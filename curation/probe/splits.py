@@ -15,7 +15,13 @@ from curation.order import digest
 from curation.probe.keys import is_bonafide, texts
 from datalake.errors import InputError, NotFoundError, nearest
 
-__all__ = ["HoldOut", "hold_out_generators", "validation_mask"]
+__all__ = [
+    "HoldOut",
+    "hold_out_generators",
+    "hold_out_source",
+    "train_on_source",
+    "validation_mask",
+]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -45,9 +51,9 @@ class HoldOut:
     train: Mask
     test: Mask
     bonafide_by: str
-    """What test and training bona fide never share: `speaker_id` or `utt_id`."""
+    """What test and training bona fide never share: `speaker_id`, `utt_id` or `source`."""
     num_dropped: int
-    """Rows of neither side: spoofs of held-out speakers, and twins of test files by sha256."""
+    """Rows of neither side: rows of the other side's speakers, and twins of its files by sha256."""
 
 
 def hold_out_generators(
@@ -77,15 +83,82 @@ def hold_out_generators(
     train = ~test & ~_shares(keys, "sha256", test)
     if column == "speaker_id":
         train &= ~_shares(keys, "speaker_id", test_bonafide)
+    _require_both_labels(
+        bonafide,
+        train,
+        test,
+        where=f"hold-out of {', '.join(sorted(generators))}",
+        fix="Hold out fewer generators, or give a table of its own with --test",
+    )
+    return HoldOut(train, test, column, int((~test & ~train).sum()))
+
+
+def hold_out_source(keys: pa.Table, source: str) -> HoldOut:
+    """Hold a source out for a test: all of its rows.
+
+    Training hears the bona fide speakers of the test in no role, under whatever source they stand,
+    and no twin of a test file. Where a bona fide row has no speaker only the source parts the two.
+
+    Raises:
+        NotFoundError: the source is not in the table (names the nearest).
+        InputError: one side would lack bona fide or spoof rows.
+    """
+    test = _of_source(keys, source)
+    bonafide = is_bonafide(keys)
+    train = ~test & ~_shares(keys, "sha256", test) & ~_shares(keys, "speaker_id", test & bonafide)
+    _require_both_labels(
+        bonafide,
+        train,
+        test,
+        where=f"hold-out of the source {source}",
+        fix="Hold another source out: one with both labels that leaves other speakers to train on",
+    )
+    return HoldOut(train, test, _parted_by(keys, bonafide), int((~test & ~train).sum()))
+
+
+def train_on_source(keys: pa.Table, source: str) -> HoldOut:
+    """Train on all rows of one source and test on all other sources.
+
+    The test has no bona fide row of a speaker that the source has, and no twin of its files.
+
+    Raises:
+        NotFoundError: the source is not in the table (names the nearest).
+        InputError: one side would lack bona fide or spoof rows.
+    """
+    train = _of_source(keys, source)
+    bonafide = is_bonafide(keys)
+    heard = _shares(keys, "speaker_id", train) & bonafide
+    test = ~train & ~_shares(keys, "sha256", train) & ~heard
+    _require_both_labels(
+        bonafide,
+        train,
+        test,
+        where=f"training on the source {source}",
+        fix="Train on another source: one with both labels",
+    )
+    return HoldOut(train, test, _parted_by(keys, bonafide), int((~test & ~train).sum()))
+
+
+def _of_source(keys: pa.Table, source: str) -> Mask:
+    known = {name for name in texts(keys, "source") if name}
+    if source not in known:
+        raise NotFoundError(
+            f"No row has the source {source!r}", where="source", fix=nearest(source, known)
+        )
+    return np.asarray(pc.fill_null(pc.equal(keys["source"], source), False))
+
+
+def _parted_by(keys: pa.Table, bonafide: Mask) -> str:
+    """What parts the bona fide rows of two sources: speakers, where all are known."""
+    speakers = keys["speaker_id"].filter(pa.array(bonafide))
+    return "source" if speakers.null_count else "speaker_id"
+
+
+def _require_both_labels(bonafide: Mask, train: Mask, test: Mask, *, where: str, fix: str) -> None:
     for side, mask in (("training", train), ("test", test)):
         for label, rows in (("bona fide", mask & bonafide), ("spoof", mask & ~bonafide)):
             if not rows.any():
-                raise InputError(
-                    f"The {side} side has no {label} rows",
-                    where=f"hold-out of {', '.join(sorted(generators))}",
-                    fix="Hold out fewer generators, or give a table of its own with --test",
-                )
-    return HoldOut(train, test, column, int((~test & ~train).sum()))
+                raise InputError(f"The {side} side has no {label} rows", where=where, fix=fix)
 
 
 def _held_out_bonafide(
