@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
@@ -74,8 +75,9 @@ def compare(
     """Each method against each baseline at the same budget, paired by fold and seed.
 
     A baseline without a budget, as `naive`, is compared at every budget. Only folds and seeds that
-    both sides have count. The test is `sign_flip_test`; all comparisons of the table are one family
-    for Holm's correction, so ask for those that you will report and for no others.
+    both sides have count, and baselines are not compared with each other. The test is
+    `sign_flip_test`; all comparisons of the table are one family for Holm's correction, so ask for
+    those that you will report and for no others.
 
     Args:
         results: the long table (`RESULTS`).
@@ -99,28 +101,49 @@ def compare(
     if over not in get_args(Unit):
         raise InputError("No such unit", expected=" or ".join(get_args(Unit)), found=str(over))
     arms = read_arms(results, protocol, measure)
+    # Named first, so that a name that is none fails whatever there is to compare.
+    named = {name: _arm_names_of(arms, name) for name in baselines}
+    candidates = sorted(
+        (arm for arm in arms if arm.name not in set().union(*named.values())),
+        key=lambda arm: (arm.budget_rows is None, arm.budget_rows or 0, arm.name),
+    )
     rows, remarks = [], gaps(arms)
     for name in baselines:
-        baseline_names = {arm.name for arm in arms if name in (arm.name, arm.method)}
-        for arm in sorted(arms, key=lambda a: (a.budget_rows is None, a.budget_rows or 0, a.name)):
+        alone: dict[str, list[str]] = defaultdict(list)
+        for arm in candidates:
             baseline = find_arm(arms, name, arm.budget_rows)
-            if arm.name in baseline_names:
-                continue
-            budget = "no budget" if arm.budget_rows is None else f"{arm.budget_rows:,} rows"
-            if baseline is None:
-                remarks.append(f"{name} was not run with {budget}: {arm.name} is not compared.")
-                continue
-            pair = _paired(arm, baseline)
-            if not pair:
+            pair = _paired(arm, baseline) if baseline else {}
+            if baseline and pair:
+                rows.append(_comparison(arm, baseline, pair, over, level, num_resamples, seed))
+            elif baseline:
                 remarks.append(
-                    f"{arm.name} and {name} share no fold and seed with {budget}: not compared."
+                    f"{arm.name} and {name} share no fold and seed at {_budget(arm)}: not compared."
                 )
-                continue
-            rows.append(_comparison(arm, baseline, pair, over, level, num_resamples, seed))
+            else:
+                alone[_budget(arm)].append(arm.name)
+        remarks += [
+            f"{name} was not run at {budget}: not compared with {', '.join(lonely)}."
+            for budget, lonely in alone.items()
+        ]
     for row, adjusted in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
         row["p_holm"] = adjusted
     remarks += _power_remarks(rows, over, 1 - level)
     return Findings(pa.Table.from_pylist(rows, schema=COMPARISONS), tuple(dict.fromkeys(remarks)))
+
+
+def _arm_names_of(arms: list[Arm], name: str) -> set[str]:
+    """The name of the arm that a baseline's name means.
+
+    Raises:
+        NotFoundError, InputError: see `find_arm`.
+    """
+    find_arm(arms, name, None)
+    exact = {arm.name for arm in arms if arm.name == name}
+    return exact or {arm.name for arm in arms if arm.method == name}
+
+
+def _budget(arm: Arm) -> str:
+    return "all rows" if arm.budget_rows is None else f"{arm.budget_rows:,} rows"
 
 
 _Pair = dict[str, dict[int, tuple[float, float]]]

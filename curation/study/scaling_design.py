@@ -94,6 +94,8 @@ def reason_against(
         variables: their names.
         num_cells: different combinations of them.
     """
+    if law == "B" and len(variables) == 1:
+        return "of one variable it is the same as A"
     needed = num_parameters(law, len(variables)) + 1
     if num_cells < needed:
         return f"it needs {needed} cells, of which one can be left out; there are {num_cells}"

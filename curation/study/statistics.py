@@ -132,7 +132,7 @@ def gaps(arms: Sequence[Arm]) -> list[str]:
     num_seeds = max(len(by_seed) for arm in arms for by_seed in arm.eers.values())
     remarks = []
     for arm in arms:
-        budget = "" if arm.budget_rows is None else f" with {arm.budget_rows:,} rows"
+        budget = "" if arm.budget_rows is None else f" at {arm.budget_rows:,} rows"
         missing = sorted(folds - set(arm.eers))
         if missing:
             remarks.append(

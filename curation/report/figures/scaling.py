@@ -1,0 +1,115 @@
+"""A scaling law: what it says of each variable, and how well it tells what it was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from curation.report.style import GRID, INK, MUTED, SERIES, Figure, new_figure, styled
+from curation.study.scaling import Fit
+from curation.study.scaling_points import Variable
+
+__all__ = ["scaling_figure"]
+
+_NAMES: Final = {
+    "num_rows": "utterances trained on",
+    "hours": "hours trained on",
+    "num_sources": "sources trained on",
+    "num_generators": "generators trained on",
+}
+_REACH: Final = 2.0
+"""How far beyond the design a curve goes, dashed: as a warning more than as a forecast."""
+
+
+def scaling_figure(points: pa.Table, fit: Fit) -> Figure:
+    """A panel a variable with the others held in the middle of the design, and one of the fit.
+
+    Points are moved along the law to that middle, so that what scatters is what the law misses.
+    """
+    kept = points.filter(pa.array(points["eer"].to_numpy() > 0))
+    columns = {name: kept[name].to_numpy().astype(float) for name in fit.variables}
+    observed = kept["eer"].to_numpy()
+    middle = {name: float(np.exp(np.log(values).mean())) for name, values in columns.items()}
+    num_points = len(observed)
+    fitted = np.array(
+        [fit.predict(**{n: float(v[i]) for n, v in columns.items()}).eer for i in range(num_points)]
+    )
+    with styled():
+        num_panels = len(fit.variables) + 1
+        figure = new_figure(min(3.4 * num_panels, 11.5), 3.5)
+        grid = figure.subplots(1, num_panels, squeeze=False)[0]
+        for axes, name in zip(grid, fit.variables, strict=False):
+            at_middle = np.array(
+                [fit.predict(**{**middle, name: float(value)}).eer for value in columns[name]]
+            )
+            _curve(axes, fit, name, middle)
+            axes.plot(
+                columns[name], 100 * observed * at_middle / fitted, linestyle="none", marker="o",
+                markersize=4.5, color=INK, alpha=0.5, markeredgewidth=0,
+            )  # fmt: skip
+            axes.set_xlabel(_NAMES[name])
+            axes.set_ylabel("EER in %")
+            _log_ticks(axes)
+        _agreement(grid[-1], observed, fitted)
+        grid[0].set_title(f"Law {fit.law}:  {_with_powers(fit.formula)}")
+    return figure
+
+
+def _curve(axes: Any, fit: Fit, name: Variable, middle: Mapping[Variable, float]) -> None:
+    low, high = fit.ranges[name]
+    for start, stop, style in (
+        (low, high, "-"), (low / _REACH, low, "--"), (high, high * _REACH, "--"),
+    ):  # fmt: skip
+        xs = np.geomspace(start, stop, 40)
+        predictions = [fit.predict(**{**middle, name: float(x)}) for x in xs]
+        values = [100 * prediction.eer for prediction in predictions]
+        axes.plot(xs, values, style, color=SERIES[0], linewidth=1.8)
+        lows = [prediction.low for prediction in predictions if prediction.low is not None]
+        highs = [prediction.high for prediction in predictions if prediction.high is not None]
+        if len(lows) == len(xs) and style == "-":
+            axes.fill_between(
+                xs, 100 * np.array(lows), 100 * np.array(highs), color=SERIES[0], alpha=0.18,
+                linewidth=0,
+            )  # fmt: skip
+
+
+def _agreement(axes: Any, observed: Any, fitted: Any) -> None:
+    both = 100 * np.concatenate([observed, fitted])
+    ends = [both.min() / 1.08, both.max() * 1.08]
+    axes.plot(ends, ends, color=MUTED, linewidth=1)
+    axes.plot(
+        100 * fitted, 100 * observed, linestyle="none", marker="o", markersize=4.5, color=INK,
+        alpha=0.5, markeredgewidth=0,
+    )  # fmt: skip
+    axes.set_xlabel("EER that the law gives, %")
+    axes.set_ylabel("EER that was found, %")
+    axes.set_title("All points")
+    _log_ticks(axes)
+
+
+def _log_ticks(axes: Any) -> None:
+    """Log axes with ticks at round numbers, written out."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
+        scale("log")
+        low, high = axis.get_view_interval()
+        ratio = high / low
+        subs = (1,) if ratio > 300 else (1, 2, 5) if ratio > 4 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+        axis.set_minor_locator(NullLocator())
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(color=GRID)
+
+
+def _with_powers(formula: str) -> str:
+    """The formula in mathematical type: exponents raised."""
+    terms = []
+    for word in formula.split():
+        base, caret, power = word.partition("^")
+        terms.append(f"{base}^{{{power}}}" if caret else "E_0" if word == "E0" else word)
+    return "$" + r"\,".join(terms).replace(r"\,+\,", " + ").replace(r"\,=\,", " = ") + "$"
