@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 from datalake.errors import InputError, SchemaError, nearest
 from datalake.tables import Table
 
-__all__ = ["DROPS", "Drops", "OutlierRule", "Rule", "ThresholdRule", "find_drops", "parse_rule"]
+__all__ = [
+    "DROPS",
+    "Drops",
+    "OutlierRule",
+    "Rule",
+    "ThresholdRule",
+    "broken_rules",
+    "find_drops",
+    "parse_rule",
+]
 
 DROPS: Final = pa.schema(
     [
@@ -131,6 +140,33 @@ def find_drops(table: Table, rules: Sequence[Rule], *, where: str | None = None)
         SchemaError: a column is missing, or holds no numbers.
         PredicateError: `where` cannot be evaluated.
     """
+    dropped, kept, num_rows = [DROPS.empty_table()], [_KEPT.empty_table()], 0
+    for batch, broken in broken_rules(table, rules, where=where):
+        num_rows += batch.num_rows
+        dropped.append(broken)
+        good = pc.invert(pc.is_in(batch["row_index"], value_set=broken["row_index"]))
+        kept.append(pa.Table.from_batches([batch.filter(good)]).select(_KEPT.names).cast(_KEPT))
+    return Drops(pa.concat_tables(dropped), pa.concat_tables(kept), num_rows)
+
+
+def broken_rules(
+    table: Table, rules: Sequence[Rule], *, where: str | None = None, among: pa.Array | None = None
+) -> Iterator[tuple[pa.RecordBatch, pa.Table]]:
+    """Judge rows a batch at a time: the batch, and the rules that its rows break (`DROPS`).
+
+    Memory: a batch, and what outlier rules hold (see `find_drops`).
+
+    Args:
+        table: the version to judge.
+        rules: what to judge by.
+        where: judge only rows for which this holds.
+        among: and of those only rows of these indices; outliers are still outliers among all.
+
+    Raises:
+        InputError: there is no rule.
+        SchemaError: a column is missing, or holds no numbers.
+        PredicateError: `where` cannot be evaluated.
+    """
     if not rules:
         raise InputError("There is nothing to drop by", expected="one rule or more")
     _check(table, rules)
@@ -139,15 +175,11 @@ def find_drops(table: Table, rules: Sequence[Rule], *, where: str | None = None)
     }
     groups = [rule.by for rule in bounds if rule.by]
     columns = list(dict.fromkeys(["utt_id", *(rule.column for rule in rules), *groups]))
-    dropped, kept, num_rows = [DROPS.empty_table()], [_KEPT.empty_table()], 0
     for batch in table.scan(columns, where=where, with_row_index=True):
-        num_rows += batch.num_rows
+        if among is not None:
+            batch = batch.filter(pc.is_in(batch["row_index"], value_set=among))
         parts = [_broken(batch, rule, bounds) for rule in rules]
-        broken = pa.concat_tables(parts).sort_by("row_index")
-        dropped.append(broken)
-        good = pc.invert(pc.is_in(batch["row_index"], value_set=broken["row_index"]))
-        kept.append(pa.Table.from_batches([batch.filter(good)]).select(_KEPT.names).cast(_KEPT))
-    return Drops(pa.concat_tables(dropped), pa.concat_tables(kept), num_rows)
+        yield batch, pa.concat_tables(parts).sort_by("row_index")
 
 
 _KEPT: Final = pa.schema([("row_index", pa.uint64()), ("utt_id", pa.string())])

@@ -76,11 +76,20 @@ class KeyScan:
             PredicateError: `where` cannot be evaluated.
             StoreError: the table cannot be read.
         """
+        return self.counted(self.table.scan(self.counted_columns, where=self.where))
+
+    @property
+    def counted_columns(self) -> list[str]:
+        """What counting reads."""
+        is_cut = self._ids is not None
+        wanted = [*self.keys.columns, *self._amounts, *([self.keys.id_column] if is_cut else [])]
+        return list(dict.fromkeys(wanted))
+
+    def counted(self, rows: pa.RecordBatchReader) -> list[KeyGroup]:
+        """How much there is of each combination of keys among rows with `counted_columns`."""
         columns = self.keys.columns
         listed = ", ".join(columns)
-        is_cut = self._ids is not None
-        wanted = [*columns, *self._amounts, *([self.keys.id_column] if is_cut else [])]
-        with self._offering(self.table.scan(list(dict.fromkeys(wanted)), where=self.where)):
+        with self._offering(rows):
             counted = self.engine.sql(
                 f"""SELECT {listed}, {_SUMS}
                     FROM (SELECT {listed}, {self._costs} FROM keys)
@@ -111,12 +120,12 @@ class KeyScan:
         """
         plan = PoolPlan.of(pools, groups, self.keys.columns)
         self.open_candidates()
-        self._collect_all(plan.thresholds(_likely_share), seed)
+        self.collect_all(plan, plan.thresholds(_likely_share), seed)
         counted = self.engine.sql("SELECT pool, count(*) FROM candidates GROUP BY pool").fetchall()
         short = plan.short(dict(counted))
         if short:
             self.engine.execute("DELETE FROM candidates WHERE list_contains(?, pool)", [short])
-            self._collect_all(plan.thresholds(every_row, only=short), seed)
+            self.collect_all(plan, plan.thresholds(every_row, only=short), seed)
         return self.cut(plan)
 
     def open_candidates(self) -> None:
@@ -127,7 +136,12 @@ class KeyScan:
                    place VARCHAR, duration_us BIGINT, num_bytes BIGINT, {ORDER_KEY} DOUBLE)"""
         )
 
-    def _collect_all(self, thresholds: pa.Table, seed: int) -> None:
+    def collect_all(self, plan: PoolPlan, thresholds: pa.Table, seed: int) -> None:  # noqa: ARG002
+        """Add the rows of the whole table that stand before their pool's threshold.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
         self.collect(self.scan(), thresholds, seed)
 
     def collect(self, rows: pa.RecordBatchReader, thresholds: pa.Table, seed: int) -> None:
@@ -159,6 +173,61 @@ class KeyScan:
                 [str(seed)],
             )
 
+    def drop_overtaken(self, plan: PoolPlan) -> None:
+        """Drop the candidates that others have overtaken: no pool keeps them any more."""
+        self.engine.register("pools", plan.pool_table())
+        self.engine.execute(
+            f"""CREATE OR REPLACE TEMP TABLE ahead AS
+                SELECT * EXCLUDE (number, keep)
+                FROM (SELECT *, row_number() OVER (PARTITION BY pool {BY_ORDER}) AS number
+                      FROM candidates)
+                JOIN pools USING (pool)
+                WHERE number <= keep"""
+        )
+        self.open_candidates()
+        self.engine.execute("INSERT INTO candidates BY NAME SELECT * FROM ahead")
+        self.engine.execute("DROP TABLE ahead")
+
+    def num_before(
+        self, rows: pa.RecordBatchReader, thresholds: pa.Table, seed: int, asked: pa.Table
+    ) -> dict[int, int]:
+        """How many rows of their pool come before some rows: their places, from 0.
+
+        Time grows with the rows asked about in one pool; memory does not grow with the table.
+
+        Args:
+            rows: what `scan` gives, perhaps with a column `ORDER_KEY`.
+            thresholds: of the keys, as `PoolPlan` gives them for every row.
+            seed: seed of the order.
+            asked: `number`, `pool`, `order_key`, `place`, `utt_id` and `row_index` of each row.
+
+        Returns:
+            By `number`.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        self.engine.register("thresholds", thresholds)
+        self.engine.register("asked", asked)
+        row_id, columns = self.keys.id_column, self.keys.columns
+        listed = ", ".join(columns)
+        same = " AND ".join(f"keys.{c} IS NOT DISTINCT FROM thresholds.{c}" for c in columns)
+        order_key = ORDER_KEY if ORDER_KEY in rows.schema.names else "NULL::DOUBLE"
+        with self._offering(rows):
+            counted = self.engine.execute(
+                f"""SELECT asked.number, count(*)
+                    FROM (SELECT {row_id} AS utt_id, {listed}, row_index,
+                                 {order_key} AS {ORDER_KEY},
+                                 md5(concat(?, '/', {row_id}))[:{PLACE_DIGITS}] AS place
+                          FROM keys) AS keys
+                    JOIN thresholds ON {same}
+                    JOIN asked ON asked.pool = thresholds.pool
+                    WHERE {_sortable("keys")} < {_sortable("asked")}
+                    GROUP BY asked.number""",
+                [str(seed)],
+            ).fetchall()
+        return dict.fromkeys(asked["number"].to_pylist(), 0) | dict(counted)
+
     def cut(self, plan: PoolPlan) -> tuple[pa.Table, dict[Domain, Amount]]:
         """The exact first rows of each pool among the candidates, as `first` returns them."""
         self.engine.register("pools", plan.pool_table())
@@ -189,8 +258,12 @@ class KeyScan:
 
         Rows that are not among the ids are there too: `collect` leaves them out.
         """
+        return self.table.scan(self.scanned_columns(extra), where=self.where, with_row_index=True)
+
+    def scanned_columns(self, extra: Sequence[str] = ()) -> list[str]:
+        """What `scan` reads."""
         wanted = [self.keys.id_column, *self.keys.columns, *self._amounts, *extra]
-        return self.table.scan(list(dict.fromkeys(wanted)), where=self.where, with_row_index=True)
+        return list(dict.fromkeys(wanted))
 
     @contextmanager
     def _offering(self, rows: pa.RecordBatchReader) -> Iterator[None]:
@@ -227,6 +300,15 @@ _SUMS: Final = (
     "count(num_bytes), coalesce(sum(num_bytes), 0)"
 )
 """The fields of `Amount`."""
+
+
+def _sortable(rows: str) -> str:
+    """Rows as `BY_ORDER` compares them."""
+    key = f"{rows}.{ORDER_KEY}"
+    return (
+        f"({key} IS NULL, coalesce({key}, 0), {rows}.place, {rows}.utt_id, "
+        f"{rows}.row_index::UBIGINT)"
+    )
 
 
 def _likely_share(keep: int, size: int) -> float:

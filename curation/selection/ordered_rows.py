@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from curation.domains import Domain
 from curation.duplicates.cells import write_whole
 from curation.selection.amounts import Amount, KeyGroup
-from curation.selection.key_scan import BY_ORDER, ORDER_KEY, KeyScan
+from curation.selection.key_scan import ORDER_KEY, KeyScan
 from curation.selection.orders import DomainOrder, OrderOptions, PoolRows, RowOrder
 from curation.selection.pool_columns import ColumnFile, write_columns
 from curation.selection.pool_plan import PoolPlan, every_row
@@ -25,7 +25,7 @@ from datalake.errors import LakeError
 from datalake.pipelines.executors import Executor, LocalExecutor
 from datalake.pipelines.run import ProgressSink
 
-__all__ = ["FirstRows", "Ordering", "first_in_order"]
+__all__ = ["FirstRows", "Ordering", "first_in_order", "keyed_rows"]
 
 PART_ROWS: Final = 1_000_000
 """Rows read between one look at which of them can still be among the first and the next."""
@@ -99,37 +99,33 @@ def first_in_order(
     return FirstRows(rows, kept, reached)
 
 
-def _collect_by_key(
-    keys: KeyScan, plan: PoolPlan, seed: int, order: RowOrder, ordering: Ordering
-) -> None:
-    """Add rows with their numbers, and now and then drop those that others have overtaken."""
+def keyed_rows(
+    rows: pa.RecordBatchReader, order: RowOrder, ordering: Ordering
+) -> pa.RecordBatchReader:
+    """Rows with the order's numbers in a column `ORDER_KEY`; null where there is none."""
     columns, options = list(ordering.columns), ordering.options
-    reader = keys.scan(columns)
-    schema = reader.schema.append(pa.field(ORDER_KEY, pa.float64()))
+    schema = rows.schema.append(pa.field(ORDER_KEY, pa.float64()))
 
     def keyed() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
+        for batch in rows:
             number = order.keys(batch.select(columns), options).cast(pa.float64())
             number = pc.if_else(pc.is_nan(number), pa.scalar(None, pa.float64()), number)
             yield pa.RecordBatch.from_arrays([*batch.columns, number], schema=schema)
 
-    keys.engine.register("pools", plan.pool_table())
+    return pa.RecordBatchReader.from_batches(schema, keyed())
+
+
+def _collect_by_key(
+    keys: KeyScan, plan: PoolPlan, seed: int, order: RowOrder, ordering: Ordering
+) -> None:
+    """Add rows with their numbers, and now and then drop those that others have overtaken."""
+    rows = keyed_rows(keys.scan(ordering.columns), order, ordering)
     most = PART_ROWS
-    for part in _parts(keyed(), schema):
+    for part in _parts(iter(rows), rows.schema):
         keys.collect(part, plan.thresholds(every_row), seed)
         count = _num_candidates(keys)
         if count > most:
-            keys.engine.execute(
-                f"""CREATE OR REPLACE TEMP TABLE ahead AS
-                    SELECT * EXCLUDE (number, keep)
-                    FROM (SELECT *, row_number() OVER (PARTITION BY pool {BY_ORDER}) AS number
-                          FROM candidates)
-                    JOIN pools USING (pool)
-                    WHERE number <= keep"""
-            )
-            keys.open_candidates()
-            keys.engine.execute("INSERT INTO candidates BY NAME SELECT * FROM ahead")
-            keys.engine.execute("DROP TABLE ahead")
+            keys.drop_overtaken(plan)
             count = _num_candidates(keys)
             most = 2 * count + PART_ROWS
 

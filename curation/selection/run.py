@@ -9,6 +9,7 @@ from pathlib import Path
 
 from curation.manifest import remarks
 from curation.selection.asked import method_of, options_used
+from curation.selection.block_scan import key_scan
 from curation.selection.budgets import Budget, Unit, spend
 from curation.selection.census import Census, manifest_of, refuse_nameless
 from curation.selection.key_scan import KeyScan
@@ -23,7 +24,7 @@ from datalake.pipelines.executors import Executor
 from datalake.pipelines.run import ProgressSink
 from datalake.tables import Table
 
-__all__ = ["select"]
+__all__ = ["ordering_of", "select"]
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,8 @@ def select(
         order: which rows of a domain a cap keeps: `hash` (any), `quality` (the best), `speaker` (of
             all speakers by turns), `density`, `k_center`, `facility_location`, or a plug-in's name.
         order_options: what the order reads.
-        executor: where domains are ordered; None: this process.
+        executor: where keys are read, by blocks (`block_scan`), and domains are ordered; None: this
+            process.
         scratch: a folder for files, which go when it is done; all workers must reach it.
         progress: is told how many domains are ordered.
         name: the selection's name.
@@ -101,10 +103,11 @@ def select(
     )
     options_used(method, selector, options)
     ranked = order_options or OrderOptions()
-    ordering, order_used = _ordering(order, ranked, table)
+    ordering, order_used = ordering_of(order, ranked, table)
     ordering = replace(ordering, executor=executor, scratch=scratch, progress=progress)
     limit = None if budget is None else Budget(budget, unit)
-    with KeyScan(table, where, None if within is None else within.rows["utt_id"]) as keys:
+    ids = None if within is None else within.rows["utt_id"]
+    with key_scan(table, where, ids, executor=executor, scratch=scratch) as keys:
         census = Census.take(keys, table, where, name=table_name)
         if limit is None:
             pools = selector.pools(census.sizes, options)
@@ -142,8 +145,16 @@ def select(
     )
 
 
-def _ordering(name: str, options: OrderOptions, table: Table) -> tuple[Ordering, dict[str, object]]:
-    """The order of that name, and the options that it reads."""
+def ordering_of(
+    name: str, options: OrderOptions, table: Table
+) -> tuple[Ordering, dict[str, object]]:
+    """The order of that name for a table, and the options that it reads.
+
+    Raises:
+        NotFoundError: there is none of that name.
+        InputError: an option cannot be used, or one is missing.
+        SchemaError: the table lacks a column that it reads.
+    """
     order = method_of(
         ORDERS,
         name,

@@ -40,7 +40,7 @@ TABLE_VERSION: Final = "datalake.selection.table_version"
 _METHOD: Final = "datalake.selection.method"
 _PARAMETERS: Final = "datalake.selection.parameters"
 _MANIFEST: Final = "datalake.selection.manifest"
-_DIGEST: Final = "datalake.selection.digest"
+DIGEST: Final = "datalake.selection.digest"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def to_properties(selection: Selection) -> dict[str, str]:
         _METHOD: selection.method,
         _PARAMETERS: parameters,
         _MANIFEST: _encode(selection.manifest),
-        _DIGEST: selection.digest,
+        DIGEST: selection.digest,
     }
 
 
@@ -125,7 +125,7 @@ def from_stored(name: str, properties: Mapping[str, str], rows: pa.Table) -> Sel
         NotFoundError: the version was never finished.
         StoreError: the rows are not the ones that were saved.
     """
-    if _DIGEST not in properties:
+    if DIGEST not in properties:
         raise NotFoundError(
             "A selection was never finished",
             where=name,
@@ -141,11 +141,11 @@ def from_stored(name: str, properties: Mapping[str, str], rows: pa.Table) -> Sel
         method=properties[_METHOD],
         parameters=json.loads(properties[_PARAMETERS]),
     )
-    if selection.digest != properties[_DIGEST]:
+    if selection.digest != properties[DIGEST]:
         raise StoreError(
             "The rows of a selection are not the ones that were saved",
             where=name,
-            expected=f"digest {properties[_DIGEST]}",
+            expected=f"digest {properties[DIGEST]}",
             found=f"digest {selection.digest}",
             fix="Load an earlier version, or select again",
         )
