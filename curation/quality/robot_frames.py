@@ -26,7 +26,8 @@ __all__ = ["backward", "frozen", "gap", "idle", "jump", "non_finite", "saturated
 
 def non_finite(values: Numbers) -> Flags:
     """Frames with NaN or an infinity in any dimension, (num_frames,)."""
-    return np.any(~np.isfinite(values), axis=1, keepdims=True)[:, 0]
+    found: Flags = np.logical_or.reduce(~np.isfinite(values), axis=1)
+    return found
 
 
 def idle(
