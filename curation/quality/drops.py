@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curation.domains import keys_of
 from datalake.errors import InputError, SchemaError, nearest
 from datalake.tables import Table
 
@@ -29,6 +30,7 @@ __all__ = [
 DROPS: Final = pa.schema(
     [
         pa.field("row_index", pa.uint64(), nullable=False),
+        # The row's id; of an episode its `episode_id`.
         pa.field("utt_id", pa.string()),
         # `<column>_high`, `<column>_low` or `<column>_missing`, with `_outlier` behind the former
         # two where the bound was found and not given.
@@ -45,7 +47,7 @@ DROPS: Final = pa.schema(
 _RULE: Final = re.compile(
     r"\s*(?P<column>\w+)\s*(?P<op><=|>=|<|>)\s*(?P<bound>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
     r"|\s*(?P<missing>\w+)\s+is\s+missing\s*"
-    r"|\s*(?P<outlier>\w+)\s+is\s+an?\s+outlier(?:\s+by\s+(?P<by>\w+))?(?:\s+at\s+(?P<z>\d+\.?\d*))?\s*",
+    r"|\s*(?P<outlier>\w+)\s+is\s+an?\s+outlier(?:\s+by\s+(?P<by>\w+(?:\s+and\s+\w+)*))?(?:\s+at\s+(?P<z>\d+\.?\d*))?\s*",
     re.IGNORECASE,
 )
 _DEFAULT_Z: Final = 5.0
@@ -73,9 +75,14 @@ class OutlierRule:
     """
 
     column: str
-    by: str | None = "source"
-    """The column whose values are the groups; None: all rows are one."""
+    by: str | tuple[str, ...] | None = "source"
+    """The column, or columns, whose values are the groups; None: all rows are one."""
     z: float = _DEFAULT_Z
+
+    @property
+    def group_columns(self) -> tuple[str, ...]:
+        """The columns of `by`."""
+        return (self.by,) if isinstance(self.by, str) else self.by or ()
 
 
 Rule = ThresholdRule | OutlierRule
@@ -88,7 +95,7 @@ class Drops:
     rows: pa.Table
     """`DROPS`."""
     kept: pa.Table
-    """`row_index` and `utt_id` of the rows that break no rule, in order."""
+    """`row_index` and `utt_id` (the id) of the rows that break no rule, in order."""
     num_rows: int
 
     @property
@@ -100,8 +107,9 @@ class Drops:
 def parse_rule(text: str) -> Rule:
     """A rule from text.
 
-    `clipping_share > .01`, `snr_db is missing`, `duration_s is an outlier by source at 5`; without
-    `by`, by source; `by all` for no groups; without `at`, 5 standard deviations.
+    `clipping_share > .01`, `snr_db is missing`, `duration_s is an outlier by source at 5`,
+    `jerk_p95 is an outlier by embodiment and task`; without `by`, by source; `by all` for no
+    groups; without `at`, 5 standard deviations.
 
     Raises:
         InputError: it is no rule.
@@ -111,14 +119,13 @@ def parse_rule(text: str) -> Rule:
         raise InputError(
             "A rule cannot be read",
             expected="COLUMN > NUMBER (or <, <=, >=), COLUMN is missing, or "
-            "COLUMN is an outlier [by COLUMN] [at NUMBER]",
+            "COLUMN is an outlier [by COLUMN [and COLUMN]] [at NUMBER]",
             found=text,
         )
     if found["outlier"]:
-        by = found["by"] or "source"
-        return OutlierRule(
-            found["outlier"], None if by == "all" else by, float(found["z"] or _DEFAULT_Z)
-        )
+        columns = tuple(re.split(r"\s+and\s+", found["by"] or "source", flags=re.IGNORECASE))
+        by = columns if len(columns) > 1 else None if columns == ("all",) else columns[0]
+        return OutlierRule(found["outlier"], by, float(found["z"] or _DEFAULT_Z))
     if found["missing"]:
         return ThresholdRule(found["missing"], "missing")
     return ThresholdRule(found["column"], found["op"], float(found["bound"]))
@@ -140,12 +147,14 @@ def find_drops(table: Table, rules: Sequence[Rule], *, where: str | None = None)
         SchemaError: a column is missing, or holds no numbers.
         PredicateError: `where` cannot be evaluated.
     """
+    id_column = keys_of(table.schema).id_column
     dropped, kept, num_rows = [DROPS.empty_table()], [_KEPT.empty_table()], 0
     for batch, broken in broken_rules(table, rules, where=where):
         num_rows += batch.num_rows
         dropped.append(broken)
         good = pc.invert(pc.is_in(batch["row_index"], value_set=broken["row_index"]))
-        kept.append(pa.Table.from_batches([batch.filter(good)]).select(_KEPT.names).cast(_KEPT))
+        rest = pa.Table.from_batches([batch.filter(good)])
+        kept.append(rest.select(["row_index", id_column]).rename_columns(_KEPT.names).cast(_KEPT))
     return Drops(pa.concat_tables(dropped), pa.concat_tables(kept), num_rows)
 
 
@@ -173,22 +182,25 @@ def broken_rules(
     bounds = {
         rule: _outlier_bounds(table, rule, where) for rule in rules if isinstance(rule, OutlierRule)
     }
-    groups = [rule.by for rule in bounds if rule.by]
-    columns = list(dict.fromkeys(["utt_id", *(rule.column for rule in rules), *groups]))
+    groups = [column for rule in bounds for column in rule.group_columns]
+    id_column = keys_of(table.schema).id_column
+    columns = list(dict.fromkeys([id_column, *(rule.column for rule in rules), *groups]))
     for batch in table.scan(columns, where=where, with_row_index=True):
         if among is not None:
             batch = batch.filter(pc.is_in(batch["row_index"], value_set=among))
-        parts = [_broken(batch, rule, bounds) for rule in rules]
+        ids = batch[id_column].cast(pa.string())
+        parts = [_broken(batch, ids, rule, bounds) for rule in rules]
         yield batch, pa.concat_tables(parts).sort_by("row_index")
 
 
 _KEPT: Final = pa.schema([("row_index", pa.uint64()), ("utt_id", pa.string())])
-_Bounds = dict[str | None, tuple[float, float]]
+_Group = tuple[str | None, ...]
+_Bounds = dict[_Group, tuple[float, float]]
 
 
 def _check(table: Table, rules: Sequence[Rule]) -> None:
     for rule in rules:
-        by = [rule.by] if isinstance(rule, OutlierRule) and rule.by else []
+        by = rule.group_columns if isinstance(rule, OutlierRule) else ()
         for name in (rule.column, *by):
             if name not in table.schema.names:
                 raise SchemaError(
@@ -212,34 +224,40 @@ def _numbers(batch: pa.RecordBatch, column: str) -> npt.NDArray[np.float64]:
     return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
 
 
-def _groups(batch: pa.RecordBatch, by: str | None) -> list[str | None]:
-    return batch[by].cast(pa.string()).to_pylist() if by else [None] * int(batch.num_rows)
+def _groups(batch: pa.RecordBatch, by: Sequence[str]) -> list[_Group]:
+    columns = [batch[name].cast(pa.string()).to_pylist() for name in by]
+    return list(zip(*columns, strict=True)) if by else [()] * int(batch.num_rows)
 
 
-def _broken(batch: pa.RecordBatch, rule: Rule, bounds: dict[OutlierRule, _Bounds]) -> pa.Table:
+def _broken(
+    batch: pa.RecordBatch, ids: pa.Array, rule: Rule, bounds: dict[OutlierRule, _Bounds]
+) -> pa.Table:
     values = _numbers(batch, rule.column)
     if isinstance(rule, OutlierRule):
         known = bounds[rule]
         nowhere = (-np.inf, np.inf)
-        low, high = np.array([known.get(group, nowhere) for group in _groups(batch, rule.by)]).T
+        low, high = np.array(
+            [known.get(group, nowhere) for group in _groups(batch, rule.group_columns)]
+        ).T
         return pa.concat_tables(
             [
-                _lines(batch, rule.column, "low_outlier", values, values < low, low),
-                _lines(batch, rule.column, "high_outlier", values, values > high, high),
+                _lines(batch, ids, rule.column, "low_outlier", values, values < low, low),
+                _lines(batch, ids, rule.column, "high_outlier", values, values > high, high),
             ]
         )
     if rule.op == "missing":
-        return _lines(batch, rule.column, "missing", values, np.isnan(values), values)
+        return _lines(batch, ids, rule.column, "missing", values, np.isnan(values), values)
     bound = np.full(len(values), rule.bound, np.float64)
     beyond = {
         "<": values < bound, "<=": values <= bound, ">": values > bound, ">=": values >= bound,
     }[rule.op]  # fmt: skip
     side = "low" if rule.op.startswith("<") else "high"
-    return _lines(batch, rule.column, side, values, beyond, bound)
+    return _lines(batch, ids, rule.column, side, values, beyond, bound)
 
 
 def _lines(
     batch: pa.RecordBatch,
+    ids: pa.Array,
     column: str,
     reason: str,
     values: npt.NDArray[np.float64],
@@ -250,7 +268,7 @@ def _lines(
     return pa.table(
         {
             "row_index": rows["row_index"].cast(pa.uint64()),
-            "utt_id": rows["utt_id"].cast(pa.string()),
+            "utt_id": ids.filter(pa.array(broken)),
             "reason": pa.array([f"{column}_{reason}"] * count, pa.string()),
             "column": pa.array([column] * count, pa.string()),
             "value": pa.array(values[broken], from_pandas=True),
@@ -262,12 +280,12 @@ def _lines(
 
 def _outlier_bounds(table: Table, rule: OutlierRule, where: str | None) -> _Bounds:
     """The bounds of each group."""
-    columns = [rule.column, *([rule.by] if rule.by and rule.by != rule.column else [])]
-    numbers: dict[str | None, int] = {}
+    columns = list(dict.fromkeys([rule.column, *rule.group_columns]))
+    numbers: dict[_Group, int] = {}
     values, groups = [np.empty(0)], [np.empty(0, np.int32)]
     for batch in table.scan(columns, where=where):
         values.append(_numbers(batch, rule.column))
-        names = _groups(batch, rule.by)
+        names = _groups(batch, rule.group_columns)
         groups.append(
             np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)
         )

@@ -35,6 +35,10 @@ def rows(num_rows: int = 40) -> dict[str, object]:
         ("x is an outlier", OutlierRule("x", "source", 5)),
         ("x is an outlier by domain at 3.5", OutlierRule("x", "domain", 3.5)),
         ("x IS AN OUTLIER by all", OutlierRule("x", None, 5)),
+        (
+            "x is an outlier by embodiment and task at 4",
+            OutlierRule("x", ("embodiment", "task"), 4),
+        ),
     ],
 )
 def test_rules_are_read(text: str, rule: object) -> None:
