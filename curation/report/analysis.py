@@ -120,9 +120,7 @@ def analyse(
     Raises:
         InputError, NotFoundError: a baseline or an option cannot be used.
     """
-    if baselines is None:
-        design = record.facts.get("design", {})
-        baselines = list(design.get("baselines") or ())
+    of_design = list(record.facts.get("design", {}).get("baselines") or ())
     present = set(record.results["protocol"].to_pylist())
     protocols = tuple(p for p in PROTOCOLS if p in present)
     found, scalings = [], []
@@ -131,13 +129,16 @@ def analyse(
             record.results, protocol, measure=measure, level=level, num_resamples=num_resamples,
             seed=seed,
         )  # fmt: skip
+        arms = read_arms(record.results, protocol, measure)
         comparisons = Findings(COMPARISONS.empty_table(), ())
-        if baselines:
+        # A baseline of the design whose cells all failed here is missed in the record's failures.
+        names = {name for arm in arms for name in (arm.name, arm.method)}
+        held = [name for name in of_design if name in names] if baselines is None else baselines
+        if held:
             comparisons = compare(
-                record.results, protocol, baselines, measure=measure, over=over, level=level,
+                record.results, protocol, held, measure=measure, over=over, level=level,
                 num_resamples=num_resamples, seed=seed,
             )  # fmt: skip
-        arms = read_arms(record.results, protocol, measure)
         folds = {(arm.name, arm.budget_rows): arm.fold_means for arm in arms}
         found.append(ProtocolFindings(protocol, means, comparisons, folds))
         # Under `cross` there is one source to train on.
@@ -148,7 +149,7 @@ def analyse(
                 scalings.append(scaling)
     return Analysis(
         record=record,
-        baselines=tuple(baselines),
+        baselines=tuple(of_design if baselines is None else baselines),
         measure=measure,
         over=over,
         level=level,

@@ -23,11 +23,11 @@ from curation.report.tables import (
     laws_table,
     means_table,
 )
-from curation.report.wording import PROTOCOL_TITLES, caveats, how_to_read, verdicts
+from curation.report.wording import PROTOCOL_TITLES, caveats, how_to_read, in_short, verdicts
 
 __all__ = ["Picture", "Section", "sections_of"]
 
-_MAX_MATRICES: Final = 8
+_MAX_MATRICES: Final = 6
 """More matrices than can be compared at a glance are left to the results."""
 
 
@@ -52,7 +52,10 @@ class Section:
 
 def sections_of(analysis: Analysis) -> list[Section]:
     """All sections of a report, those of which there is something to say."""
-    found = [Section("What was run", tables=(design_table(analysis),))]
+    found = [
+        Section("In short", tuple(in_short(analysis))),
+        Section("What was run", tables=(design_table(analysis),)),
+    ]
     found += [_results(analysis, index) for index in range(len(analysis.protocols))]
     for scaling in analysis.scalings:
         found.append(_scaling(scaling))
@@ -86,7 +89,8 @@ def _results(analysis: Analysis, index: int) -> Section:
         )
         tables.append(comparisons_table(found, analysis.level, analysis.over))
     if protocol == "cross" and analysis.matrices:
-        shown = analysis.matrices[:_MAX_MATRICES]
+        ranked = sorted(analysis.matrices, key=lambda m: m.arm not in analysis.baselines)
+        shown = ranked[:_MAX_MATRICES]
         more = len(analysis.matrices) - len(shown)
         pictures.append(
             Picture(
@@ -106,9 +110,9 @@ def _scaling(found: MethodScaling) -> Section:
         return Section(title, (f"No law is fitted: {found.reason}.",))
     best = found.scaling.best
     sentences = [
-        f"{found.scaling.num_points} points in {found.scaling.num_cells} cells. Of the laws fitted, "
-        f"{best.law} ({best.formula}) tells unseen cells best, with a leave-one-out error of "
-        f"{100 * best.loo_error:.1f} %.",
+        f"{found.scaling.num_points} points in {found.scaling.num_cells} cells. Of the laws "
+        f"fitted, {best.law} ({best.formula}) tells unseen cells best, with a leave-one-out error "
+        f"of {100 * best.loo_error:.1f} %.",
         *best.remarks,
         *found.scaling.remarks,
         "Dashed lines are outside of the design: the law is not tested there.",

@@ -14,6 +14,7 @@ __all__ = [
     "budget_text",
     "caveats",
     "how_to_read",
+    "in_short",
     "verdicts",
 ]
 
@@ -41,10 +42,11 @@ def budget_text(budget_rows: int | None) -> str:
 
 def verdicts(found: ProtocolFindings, level: float) -> list[str]:
     """A sentence for each comparison: what it shows, and what it does not."""
-    return [_verdict(row, level) for row in found.comparisons.table.to_pylist()]
+    rows = found.comparisons.table.to_pylist()
+    return [_verdict(row, level, len(rows)) for row in rows]
 
 
-def _verdict(row: dict[str, Any], level: float) -> str:
+def _verdict(row: dict[str, Any], level: float, num_comparisons: int) -> str:
     pair = f"{row['arm']} against {row['baseline']}, {budget_text(row['budget_rows'])}"
     sizes = f"{as_percent(row['eer'])} against {as_percent(row['baseline_eer'])}"
     difference = as_points(row["difference"], signed=True)
@@ -59,7 +61,7 @@ def _verdict(row: dict[str, Any], level: float) -> str:
     if row["p_holm"] <= alpha:
         says = f"{direction}, also after the correction (p = {row['p_holm']:.3g})"
     elif low > 0 or high < 0:
-        why = "cannot be" if row["smallest_p"] > alpha else "is not"
+        why = "cannot be" if row["smallest_p"] * num_comparisons > alpha else "is not"
         says = (
             f"{direction} by its interval, but {why} significant after the correction "
             f"(p = {row['p_holm']:.3g})"
@@ -67,6 +69,35 @@ def _verdict(row: dict[str, Any], level: float) -> str:
     else:
         says = f"no difference is shown (p = {row['p_holm']:.3g})"
     return f"{pair}: {sizes}, {difference} points ({within}): {says}."
+
+
+def in_short(analysis: Analysis) -> list[str]:
+    """The lowest mean of each protocol and budget, and how many comparisons show anything."""
+    found = []
+    for each in analysis.protocols:
+        title = PROTOCOL_TITLES[each.protocol]
+        rows = each.means.table.to_pylist()
+        budgets = {row["budget_rows"] for row in rows}
+        for budget in sorted(budgets, key=lambda budget: (budget is None, budget or 0)):
+            at = sorted((row["eer"], row["arm"]) for row in rows if row["budget_rows"] == budget)
+            rest = "; ".join(f"{arm} {as_percent(eer)}" for eer, arm in at[1:4])
+            more = f" (then {rest}{'; …' if len(at) > 4 else ''})" if rest else ""
+            found.append(
+                f"{title}, {budget_text(budget)}: lowest mean EER {as_percent(at[0][0])} by "
+                f"{at[0][1]}{more}."
+            )
+        pairs = each.comparisons.table.to_pylist()
+        if pairs:
+            alpha = 1 - analysis.level
+            lower = sum((row["difference_high"] or 0) < 0 for row in pairs)
+            higher = sum((row["difference_low"] or 0) > 0 for row in pairs)
+            significant = sum(row["p_holm"] <= alpha for row in pairs)
+            found.append(
+                f"{title}: of {len(pairs)} comparisons with baselines, the interval shows a lower "
+                f"EER in {lower} and a higher one in {higher}; {significant} are significant after "
+                "the correction."
+            )
+    return found
 
 
 def how_to_read(analysis: Analysis) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,15 +28,20 @@ def cross_source_figure(matrices: Sequence[CrossMatrix]) -> Figure:
     width = num_columns * (1.6 + 0.62 * num_tested) + 1
     top = float(np.nanmax([np.nanmax(matrix.eers) for matrix in matrices]))
     with styled():
-        figure = new_figure(max(width, 4.6), num_lines * (1.9 + 0.42 * num_trained))
-        grid = figure.subplots(num_lines, num_columns, squeeze=False)
+        figure = new_figure(max(width, 4.6), num_lines * (0.9 + 0.42 * num_trained) + 1.2)
+        sources = {(matrix.trained_on, matrix.tested_on) for matrix in matrices}
+        # Names once for all panels, if they are the same.
+        share: Literal["all", "none"] = "all" if len(sources) == 1 else "none"
+        grid = figure.subplots(num_lines, num_columns, squeeze=False, sharex=share, sharey=share)
         images = [
             _draw(axes, matrix, max(top, 0.01))
             for axes, matrix in zip(grid.flat, matrices, strict=False)
         ]
         for axes in grid.flat[len(matrices) :]:
             axes.set_visible(False)
-        bar = figure.colorbar(images[0], ax=grid, shrink=0.75, aspect=24, pad=0.02)
+        figure.supxlabel("tested on", fontsize=9.5)
+        figure.supylabel("trained on", fontsize=9.5)
+        bar = figure.colorbar(images[0], ax=grid, shrink=0.8, aspect=18 * num_lines, pad=0.02)
         bar.set_label("EER in %")
         bar.outline.set_visible(False)
     return figure
@@ -55,8 +60,6 @@ def _draw(axes: Any, matrix: CrossMatrix, top: float) -> Any:
             )  # fmt: skip
             if trained == tested:
                 axes.add_patch(_frame(column - 0.46, row - 0.43, color))
-    axes.set_xlabel("tested on")
-    axes.set_ylabel("trained on")
     axes.set_title(f"{matrix.arm}, {budget_text(matrix.budget_rows)}")
     return image
 

@@ -21,7 +21,7 @@ _NAMES: Final = {
     "num_generators": "generators trained on",
 }
 _REACH: Final = 2.0
-"""How far beyond the design a curve goes, dashed: as a warning more than as a forecast."""
+"""How far past the largest of the design a curve goes, dashed: a warning more than a forecast."""
 
 
 def scaling_figure(points: pa.Table, fit: Fit) -> Figure:
@@ -41,6 +41,7 @@ def scaling_figure(points: pa.Table, fit: Fit) -> Figure:
         num_panels = len(fit.variables) + 1
         figure = new_figure(min(3.4 * num_panels, 11.5), 3.5)
         grid = figure.subplots(1, num_panels, squeeze=False)[0]
+        ends = []
         for axes, name in zip(grid, fit.variables, strict=False):
             at_middle = np.array(
                 [fit.predict(**{**middle, name: float(value)}).eer for value in columns[name]]
@@ -51,8 +52,17 @@ def scaling_figure(points: pa.Table, fit: Fit) -> Figure:
                 markersize=4.5, color=INK, alpha=0.5, markeredgewidth=0,
             )  # fmt: skip
             axes.set_xlabel(_NAMES[name])
-            axes.set_ylabel("EER in %")
-            _log_ticks(axes)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            ends.append(axes.get_ylim())
+        # One scale of EERs, so that slopes compare.
+        for axes, name in zip(grid, fit.variables, strict=False):
+            axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+            _round_ticks(axes.yaxis)
+            levels = np.unique(columns[name])
+            _round_ticks(axes.xaxis, levels if len(levels) <= 6 else None)
+            axes.grid(color=GRID)
+        grid[0].set_ylabel("EER in %")
         _agreement(grid[-1], observed, fitted)
         grid[0].set_title(f"Law {fit.law}:  {_with_powers(fit.formula)}")
     return figure
@@ -60,9 +70,7 @@ def scaling_figure(points: pa.Table, fit: Fit) -> Figure:
 
 def _curve(axes: Any, fit: Fit, name: Variable, middle: Mapping[Variable, float]) -> None:
     low, high = fit.ranges[name]
-    for start, stop, style in (
-        (low, high, "-"), (low / _REACH, low, "--"), (high, high * _REACH, "--"),
-    ):  # fmt: skip
+    for start, stop, style in ((low, high, "-"), (high, high * _REACH, "--")):
         xs = np.geomspace(start, stop, 40)
         predictions = [fit.predict(**{**middle, name: float(x)}) for x in xs]
         values = [100 * prediction.eer for prediction in predictions]
@@ -87,23 +95,25 @@ def _agreement(axes: Any, observed: Any, fitted: Any) -> None:
     axes.set_xlabel("EER that the law gives, %")
     axes.set_ylabel("EER that was found, %")
     axes.set_title("All points")
-    _log_ticks(axes)
-
-
-def _log_ticks(axes: Any) -> None:
-    """Log axes with ticks at round numbers, written out."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-    for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
-        scale("log")
-        low, high = axis.get_view_interval()
-        ratio = high / low
-        subs = (1,) if ratio > 300 else (1, 2, 5) if ratio > 4 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
-        axis.set_major_locator(LogLocator(subs=subs))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
-        axis.set_minor_locator(NullLocator())
-        axis.set_minor_formatter(NullFormatter())
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _round_ticks(axes.xaxis)
+    _round_ticks(axes.yaxis)
     axes.grid(color=GRID)
+
+
+def _round_ticks(axis: Any, levels: Any = None) -> None:
+    """Ticks of a log axis written out: at the levels given, or else at round numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    ratio = high / low
+    subs = (1,) if ratio > 300 else (1, 2, 5) if ratio > 4 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
+    axis.set_major_locator(LogLocator(subs=subs) if levels is None else FixedLocator(levels))
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
+    )
+    axis.set_minor_locator(NullLocator())
 
 
 def _with_powers(formula: str) -> str:
