@@ -7,5 +7,6 @@ selection = curation.select(lake["corpus"], table_name="corpus", cap=500, name="
 """
 
 from curation.selection import select, weigh
+from curation.selection.explanation import explain, summarize
 
-__all__ = ["select", "weigh"]
+__all__ = ["explain", "select", "summarize", "weigh"]

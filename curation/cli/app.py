@@ -8,6 +8,7 @@ from curation.cli import audit
 from curation.cli.dedup import dedup
 from curation.cli.drop import drop
 from curation.cli.embed import embed
+from curation.cli.explain import explain
 from curation.cli.measure import measure
 from curation.cli.probe import probe
 from curation.cli.score import score
@@ -23,6 +24,7 @@ app = console.new_app("Choose what to train on, and judge the choice.")
 console.command(app)(score)
 console.command(app)(select)
 console.command(app)(weigh)
+console.command(app)(explain)
 console.command(app)(probe)
 console.command(app)(measure)
 console.command(app)(embed)
