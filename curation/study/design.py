@@ -222,10 +222,13 @@ class _Reader:
         return dict(value)
 
     def typed(self, at: str, value: object, kinds: tuple[type, ...]) -> Any:
-        """A value of one of some types."""
+        """A value of one of some types; a whole number is a number."""
+        wanted = kinds
+        if float in kinds:
+            kinds = (*kinds, int)
         # In Python true is a 1.
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise self.wrong(at, " or ".join(_WORDS[kind] for kind in kinds), value)
+            raise self.wrong(at, " or ".join(_WORDS[kind] for kind in wanted), value)
         return float(value) if float in kinds and isinstance(value, int) else value
 
     def texts(self, at: str, value: object) -> tuple[str, ...]:
@@ -273,7 +276,7 @@ class _Reader:
             if isinstance(default, tuple):
                 chosen[name] = self.texts(f"training.{name}", each)
             else:
-                kinds = (float, int) if isinstance(default, float) else (type(default),)
+                kinds = (type(default),)
                 chosen[name] = self.typed(f"training.{name}", each, kinds)
         return TrainingSettings(**chosen)
 
@@ -339,7 +342,7 @@ class _Reader:
         del given[way]
         parameters = {**found.defaults, **given}
         for key, each in parameters.items():
-            self.typed(f"{name}.{key}", each, (str, float, int, bool))
+            self.typed(f"{name}.{key}", each, (str, float, bool))
         if found.verb == "dedup" and "embedding" not in parameters:
             raise ConfigError(
                 f"The method {name} needs the embedding to compare by", where=self.path
@@ -421,7 +424,7 @@ _PLAIN: Final[Mapping[str, tuple[type, ...]]] = {
     "embedding": (str,),
     "where": (str,),
     "device": (str,),
-    "seconds": (float, int),
+    "seconds": (float,),
     "threads": (int,),
 }
 _WORDS: Final[Mapping[type, str]] = {
