@@ -17,8 +17,10 @@ __all__ = ["FACILITY_LOCATION", "facility_location", "facility_value"]
 
 MOST_ROWS: Final = 32_768
 """Up to so many rows greedy looks at all of them at once."""
-_LEAST_EACH: Final = 1024
-_PER_KEPT: Final = 4
+_LEAST_EACH: Final = 2048
+_LEAST_JUDGED: Final = 131_072
+_JUDGED_PER_EACH: Final = 4
+_CHUNK_ROWS: Final = 4096
 _TAKEN: Final = -1
 
 IntArray = npt.NDArray[np.int64]
@@ -38,12 +40,13 @@ def facility_location(
     More than 32,768 rows are chosen from in two rounds (GreeDi, Mirzasoleiman et al., 2013, with
     the random partition of Barbosa et al., 2015): even slices of at most so many rows, which are
     random where the rows stand in the order of a hash, choose `each` rows of their own; then greedy
-    chooses among those by their value for the first 32,768 rows, or 4 times `each` if that is more.
-    `each` is the power of two from 1,024 up that is not below `keep`. Nested where that is
-    the same: for all up to 1,024, then up to 2,048, and so on. Across such a border it is not.
+    chooses among those by their value for the first 131,072 rows, or 4 times `each` if that is
+    more. `each` is the power of two from 2,048 up that is not below twice `keep`. Nested where that
+    is the same: for all up to 1,024, then up to 2,048, and so on. Across such a border it is not.
 
-    Takes rows^2 products up to 32,768 rows, then 32,768 a row. Holds some 40 bytes a neighbour of
-    32,768 rows (or of 4 times `each`), 32,768 vectors, `each` more of each part, and 100 MB.
+    Takes rows^2 products up to 32,768 rows, then 32,768 a row. Holds some 24 bytes a neighbour of
+    the rows looked at at once (32,768; then 131,072 or 4 times `each`), 32,768 vectors, `each` more
+    of each part, and 100 MB.
 
     Args:
         vectors: (rows, dims) float32, of length 1, in the order that breaks ties.
@@ -55,7 +58,7 @@ def facility_location(
     """
     if len(vectors) <= MOST_ROWS:
         return _choose(vectors, vectors, keep, num_neighbors)
-    each = max(_LEAST_EACH, 1 << (keep - 1).bit_length())
+    each = max(_LEAST_EACH, 1 << (2 * keep - 1).bit_length())
     num_parts = -(-len(vectors) // MOST_ROWS)
     bounds = np.linspace(0, len(vectors), num_parts + 1).astype(np.int64).tolist()
     found = []
@@ -64,7 +67,7 @@ def facility_location(
         found.append(start + _choose(part, part, min(each, len(part)), num_neighbors))
     union = np.sort(np.concatenate(found))
     candidates = np.array(vectors[union], np.float32)
-    judged = vectors[: max(MOST_ROWS, _PER_KEPT * each)]
+    judged = vectors[: max(_LEAST_JUDGED, _JUDGED_PER_EACH * each)]
     return np.asarray(union[_choose(judged, candidates, keep, num_neighbors)])
 
 
@@ -99,8 +102,9 @@ class _Graph:
         self._worth = worth
         flat = neighbors.ravel()
         order = np.argsort(flat, kind="stable")
-        self._rows = (order // neighbors.shape[1]).astype(np.int32)
         self._worth_to_rows = worth.ravel()[order]
+        np.floor_divide(order, neighbors.shape[1], out=order)
+        self._rows = order.astype(np.int32)
         counts = np.bincount(flat, minlength=num_candidates)
         self._ends = np.concatenate([[0], np.cumsum(counts)])
         self._has = np.zeros(len(neighbors), np.int32)
@@ -108,11 +112,15 @@ class _Graph:
     @classmethod
     def of(cls, rows: npt.NDArray[Any], candidates: npt.NDArray[Any], num_neighbors: int) -> _Graph:
         count = min(num_neighbors, len(candidates))
-        neighbors, cosines = exact_neighbors(rows, candidates, count)
-        worth = np.maximum(in_units(cosines), 0)
+        neighbors = np.empty((len(rows), count), np.int32)
+        worth = np.empty((len(rows), count), np.int32)
+        for start in range(0, len(rows), _CHUNK_ROWS):
+            some = slice(start, min(start + _CHUNK_ROWS, len(rows)))
+            neighbors[some], cosines = exact_neighbors(rows[some], candidates, count)
+            worth[some] = np.maximum(in_units(cosines), 0)
         if count < len(candidates):
             worth -= worth[:, -1:].copy()
-        return cls(neighbors.astype(np.int32), worth, len(candidates))
+        return cls(neighbors, worth, len(candidates))
 
     def first_gains(self) -> IntArray:
         """What each candidate adds to nothing, (candidates,)."""
