@@ -111,7 +111,7 @@ def test_a_cap_keeps_the_first_of_each_domain(order, seed) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(shuffle=st.integers(0, 99), blocks=st.integers(1, 5))
 def test_any_order_of_rows_and_blocks_gives_the_same_rows(order, shuffle, blocks) -> None:
     expected = chosen(select(stored(CORPUS), order))
@@ -119,7 +119,7 @@ def test_any_order_of_rows_and_blocks_gives_the_same_rows(order, shuffle, blocks
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(cap=st.integers(1, 59), more=st.integers(0, 30))
 def test_selections_nest(order, cap, more) -> None:
     smaller = select(stored(CORPUS), order, cap=cap)
