@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import typer
 
 from curation.cli.drops_file import check_drops_file, write_drops
+from curation.cli.episodes import table_of
 from curation.cli.selection import selection_facts
 from curation.quality.drops import Drops, find_drops, parse_rule
 from curation.selection.passing import select_passing
@@ -22,13 +23,13 @@ __all__ = ["drop"]
 
 def drop(
     session: console.Session,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table to judge.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table or episode set.")],
     rule: Annotated[
         list[str],
         typer.Option(
             metavar="RULE",
-            help="'clipping_share > .01', 'snr_db is missing' or 'duration_s is an outlier by "
-            "source at 5'; repeatable.",
+            help="'clipping_share > .01', 'snr_db is missing', 'duration_s is an outlier by source "
+            "at 5' or 'jerk_p95 is an outlier by embodiment and task'; repeatable.",
         ),
     ],
     where: Annotated[
@@ -50,6 +51,7 @@ def drop(
     check_drops_file(drops)
     rules = [parse_rule(text) for text in rule]
     lake = session.open_lake()
+    table = table_of(lake, table)
     source = lake[table]
     found = find_drops(source, rules, where=where)
     kept = _kept(source, table, found, rule, where, name or "")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from curation.cli.episodes import table_of
 from curation.quality.measures import load_measure
 from datalake.cli import console
 from datalake.cli.execution import ExecutorOption, QuietOption, RayAddressOption, WorkersOption
@@ -19,16 +20,20 @@ __all__ = ["measure"]
 
 def measure(
     session: console.Session,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table to measure.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table or episode set.")],
     with_: Annotated[
         str,
         typer.Option(
             "--with",
             metavar="NAME",
-            help="audio (levels, silence, noise, bandwidth), fingerprint, dnsmos, or a measure of "
-            "your own.",
+            help="audio (levels, silence, noise, bandwidth), fingerprint, dnsmos; of episodes "
+            "robot (jerk, idle frames, jumps, lag, …), robot_views (frozen, blurred or badly "
+            "exposed pictures); or a measure of your own.",
         ),
     ] = "audio",
+    column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The camera, where a set has several.")
+    ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="Measure only rows for which this holds.")
     ] = None,
@@ -46,14 +51,17 @@ def measure(
 ) -> None:
     """Measure each row and add the values as columns, in one commit.
 
-    The audio is read, not rewritten. Rows that cannot be measured have nulls and are counted, with
-    the reason. A run that was killed goes on where it stood.
+    Audio, pictures and frames are read, not rewritten. Rows that cannot be measured have nulls and
+    are counted, with the reason. A run that was killed goes on where it stood.
     """
-    measures = load_measure(with_)
+    lake = session.open_lake()
+    table = table_of(lake, table)
+    lake[table]  # Before anything is loaded: whether it is there.
+    measures = load_measure(with_, lake, table, column=column)
     with ExitStack() as stack:
         progress = None if quiet else stack.enter_context(console.Progress("measure"))
         report = annotate(
-            session.open_lake(),
+            lake,
             table,
             measures,
             columns=read_pairs("A column's name", rename or (), expected="MEASURE=COLUMN"),

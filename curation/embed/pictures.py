@@ -27,7 +27,7 @@ from datalake.schema import MEDIA_KEY
 from datalake.video import BadVideo, VideoInfo, VideoReader
 from datalake.video.pictures import decode_picture
 
-__all__ = ["Picture", "PictureEmbedding", "Pictures", "evenly"]
+__all__ = ["EpisodePictures", "Picture", "PictureEmbedding", "Pictures", "evenly"]
 
 Picture: TypeAlias = npt.NDArray[np.uint8]
 """RGB, (height, width, 3)."""
@@ -119,7 +119,7 @@ class Pictures:
         """From rows to what gives the pictures of each; that may raise `Unembeddable`."""
         if not self.of_episodes:
             return self._of_column
-        reader = _EpisodeReader(self)
+        reader = EpisodePictures(self)
         return reader.of_rows
 
     def _of_column(self, rows: pa.Table) -> Iterator[Callable[[], list[Picture]]]:
@@ -127,8 +127,12 @@ class Pictures:
             yield partial(_decoded, [data.as_buffer() if data.is_valid else None])
 
 
-class _EpisodeReader:
-    """Reads pictures of episodes. Holds the bytes of one video file."""
+class EpisodePictures:
+    """Reads pictures of episodes. Holds the bytes of one video file.
+
+    Args:
+        pictures: which; of episodes.
+    """
 
     def __init__(self, pictures: Pictures) -> None:
         self._camera = pictures.chosen
@@ -140,13 +144,22 @@ class _EpisodeReader:
         self._held: tuple[str, dict[str, Any]] | None = None
 
     def of_rows(self, rows: pa.Table) -> Iterator[Callable[[], list[Picture]]]:
+        """What gives the pictures of each row."""
         for episode in rows.select(["episode_id", "videos"]).to_pylist():
-            yield partial(self._of_episode, episode)
+            yield partial(self.of_episode, episode)
 
-    def _of_episode(self, episode: Mapping[str, Any]) -> list[Picture]:
-        spans = [span for span in episode["videos"] or () if span["feature"] == self._camera]
-        if spans:
-            return self._of_video(spans[0])
+    def of_episode(self, episode: Mapping[str, Any]) -> list[Picture]:
+        """The pictures of an episode, in order of time.
+
+        Args:
+            episode: its `episode_id` and `videos`.
+
+        Raises:
+            Unembeddable: it has none, or they cannot be decoded.
+        """
+        span = self._span(episode)
+        if span is not None:
+            return self._of_video(span)
         row = self._reader.row_of(episode["episode_id"])
         if row is None:
             raise Unembeddable("the episode is not in the set any more")
@@ -158,10 +171,31 @@ class _EpisodeReader:
         found = self._reader.set.frames.take(frames, [feature.column])[feature.column]
         return _decoded([data.as_buffer() if data.is_valid else None for data in found])
 
-    def _of_video(self, span: Mapping[str, Any]) -> list[Picture]:
+    def num_video_frames(self, episode: Mapping[str, Any]) -> int | None:
+        """How many frames of the camera's video lie in an episode; None where it is no video.
+
+        Raises:
+            Unembeddable: the file is gone.
+        """
+        span = self._span(episode)
+        if span is None:
+            return None
+        _, _, first, end = self._place(span)
+        return max(0, end - first)
+
+    def _span(self, episode: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        spans = (span for span in episode["videos"] or () if span["feature"] == self._camera)
+        return next(spans, None)
+
+    def _place(self, span: Mapping[str, Any]) -> tuple[dict[str, Any], VideoInfo, int, int]:
+        """The file, and which of its frames lie in the span."""
         video = self._video(span["video_id"])
         info = VideoInfo.from_row(video)
         first, end = frames_in(VideoSpan(**span), info, info.fps)
+        return video, info, first, end
+
+    def _of_video(self, span: Mapping[str, Any]) -> list[Picture]:
+        video, info, first, end = self._place(span)
         if first >= end:
             raise Unembeddable("no frame of the video lies in the episode")
         keys = info.keyframes[(info.keyframes >= first) & (info.keyframes < end)]
