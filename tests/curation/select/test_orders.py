@@ -315,6 +315,23 @@ def test_domains_that_are_kept_whole_need_no_vector() -> None:
     assert chosen(select(table, "k_center")) == chosen(select(stored(CORPUS), "k_center"))
 
 
+def test_episodes_are_ordered_too() -> None:
+    vectors = clustered(40)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 8)
+    names = [f"e{number}" for number in range(40)]
+    table = pa.table({"episode_id": names, "source": ["s"] * 40, "embodiment": ["arm"] * 40,
+                      "task": ["pick", "place"] * 20, "trajectory": lists})  # fmt: skip
+    selection = select(stored(table), "k_center", cap=5, order_options={"embedding": "trajectory"})
+    order = sorted(range(0, 40, 2), key=lambda number: place(0, names[number]))
+    picks = k_center(vectors[order], 5)
+    expected = {names[order[pick]]: ("s/arm/pick", rank) for rank, pick in enumerate(picks)}
+    found = {name: place_ for name, place_ in chosen(selection).items() if "pick" in place_[0]}
+    assert found == expected
+    rows = table.set_column(4, "trajectory", pa.nulls(40, lists.type))
+    with pytest.raises(InputError, match=r"40 rows .* trajectory.*40 null: e\d+ \(row"):
+        select(stored(rows), "k_center", cap=5, order_options={"embedding": "trajectory"})
+
+
 class Last:
     """A plug-in: the last by the hash come first."""
 

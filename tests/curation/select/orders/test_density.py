@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -95,6 +97,17 @@ def test_nested_and_complete(num_rows, seed, data) -> None:
     all_rows = density(rows, num_rows).tolist()
     assert sorted(all_rows) == list(range(num_rows))
     assert density(rows, keep).tolist() == all_rows[:keep]
+
+
+def test_vectors_in_a_file_stay_there(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(sys.modules[density.__module__], "_LEAST_FITTED", 2_000)
+    np.save(tmp_path / "rows.npy", clustered(40_000, dims=128))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    tracemalloc.start()
+    density(rows, 1_000, num_clusters=8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < rows.nbytes / 2
 
 
 def test_copies_are_one_cluster() -> None:
