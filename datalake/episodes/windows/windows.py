@@ -15,6 +15,8 @@ from datalake.blocks.ahead import Ahead
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.reader import TableReader
 from datalake.episodes.episode_set import EpisodeSet
+from datalake.episodes.masked_frames import MaskedFrames
+from datalake.episodes.masks import Mask
 from datalake.episodes.windows.cameras import Allocate, Cameras
 from datalake.episodes.windows.columns import read_feature, value_shape
 from datalake.episodes.windows.decoded import DecodedPictures
@@ -54,6 +56,11 @@ class Windows:
     `delta_timestamps`, but that pictures stay uint8 and (height, width, channels), and that a
     camera with a single offset keeps its axis of length 1.
 
+    With a mask an episode is cut at its masked frames into runs, and a run is to a window what an
+    episode is without: no window is anchored at a masked frame or leaves its run, so that no masked
+    frame ever stands in one, and `<feature>_is_pad` is true beyond the run's ends. What streams
+    give is not masked.
+
     Picklable (for spawned workers), and safe to use in several threads. Holds some 200 bytes an
     episode and 50 a camera and episode, nothing a frame, and up to `cache_bytes` of what is known
     of videos, or of encoded video where it cannot be read in parts.
@@ -64,6 +71,7 @@ class Windows:
             different frame rates take the frames that each rate has there.
         delta_indices: for a feature its offsets in frames, in place of seconds.
         columns: the features to read; None for all. Those with offsets are read in any case.
+        masks: frames that no window is to hold; 16 bytes a span.
         tolerance_s: how far an offset may be from a multiple of 1/fps, and a frame of a video from
             its timestamp.
         size: (width, height) to which pictures are resized as they are decoded.
@@ -82,7 +90,8 @@ class Windows:
     Raises:
         NotFoundError: there is no such feature (names the nearest).
         InputError: offsets are none, given twice, or no multiples of 1/fps; a stream has the name
-            of a key; or pictures shall be kept decoded, and are not decoded.
+            of a key; pictures shall be kept decoded, and are not decoded; or the mask does not fit
+            the episodes.
     """
 
     def __init__(
@@ -92,6 +101,7 @@ class Windows:
         *,
         delta_indices: Mapping[str, Sequence[int]] | None = None,
         columns: Sequence[str] | None = None,
+        masks: Mask | None = None,
         tolerance_s: float = 1e-4,
         size: tuple[int, int] | None = None,
         decode: bool = True,
@@ -109,6 +119,8 @@ class Windows:
         names = [*columns, *(delta_timestamps or {}), *(delta_indices or {})]
         self.features: tuple[Feature, ...] = tuple(map(episodes.feature, dict.fromkeys(names)))
         """What a window holds."""
+        self.masked: MaskedFrames | None = None if masks is None else masks.on(episodes)
+        """The frames that no window holds."""
         self._size, self._decode = size, decode
         rows = episodes.episodes.scan(["episode_index", "fps", "tasks"]).read_all()
         self._episode_index = rows["episode_index"].to_numpy()
@@ -137,7 +149,7 @@ class Windows:
         }
 
     def __len__(self) -> int:
-        """Windows: one a frame."""
+        """Windows: one a frame. Those of masked frames are counted, and cannot be read."""
         return int(self.episodes.index.starts[-1])
 
     def __getitem__(self, row: int) -> dict[str, Any]:
@@ -154,8 +166,8 @@ class Windows:
         return [{key: values[i] for key, values in batch.items()} for i in range(len(rows))]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All windows in order, one by one; `batch` is faster."""
-        return (self[row] for row in range(len(self)))
+        """All windows in order but those of masked frames, one by one; `batch` is faster."""
+        return (self[row] for row in self.episode_rows().tolist())
 
     def batch(
         self, rows: Sequence[int] | npt.NDArray[np.integer], *, allocate: Allocate = np.empty
@@ -178,8 +190,8 @@ class Windows:
             `task_index` (-1: none), `task`.
 
         Raises:
-            InputError: a row is out of range, an episode lacks a feature or has nothing in a
-                stream, or a video has no frame at a timestamp.
+            InputError: a row is out of range or masked, an episode lacks a feature or has nothing
+                in a stream, or a video has no frame at a timestamp.
             BadVideo: a picture cannot be decoded.
             BadAudio: a recording cannot be decoded.
         """
@@ -226,7 +238,8 @@ class Windows:
         where: str | None = None,
         skip_idle: bool = False,
     ) -> Ints:
-        """The rows of all frames of some episodes: a split by episode, as a loader's selection.
+        """The rows of all frames of some episodes that are not masked: a split by episode, as a
+        loader's selection.
 
         Args:
             episode_ids: the episodes, in the order wanted.
@@ -240,20 +253,21 @@ class Windows:
             InputError: both are given, or an id twice.
         """
         chosen = self.episodes.rows(episode_ids=episode_ids, where=where)
-        starts, ends = self.episode_spans(chosen, skip_idle=skip_idle)
+        _, starts, ends = self.runs(chosen, skip_idle=skip_idle)
         lengths = ends - starts
         rows: Ints = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         return rows + np.arange(len(rows))
 
-    def episode_spans(self, episodes: Ints, *, skip_idle: bool = False) -> tuple[Ints, Ints]:
-        """Where the frames of episodes begin and end, as rows of the frames table.
+    def runs(self, episodes: Ints, *, skip_idle: bool = False) -> tuple[Ints, Ints, Ints]:
+        """The runs of consecutive frames of episodes at which windows are anchored.
 
         Args:
             episodes: rows of the episodes table, (k,).
             skip_idle: as of `episode_rows`.
 
         Returns:
-            The first row of each, and the row after its last; (k,) each.
+            Of each run its episode, by its place in `episodes`; its first row of the frames table;
+            and the row after its last. One an episode, in their order, or with a mask any number.
         """
         starts, ends = (self.episodes.index.starts[episodes + shift] for shift in (0, 1))
         if skip_idle:
@@ -261,7 +275,9 @@ class Windows:
             ends = ends - idle["idle_tail"].fill_null(0).to_numpy()[episodes]
             starts = starts + idle["idle_head"].fill_null(0).to_numpy()[episodes]
             ends = np.maximum(ends, starts)
-        return starts, ends
+        if self.masked is not None:
+            return self.masked.runs(starts, ends)
+        return np.arange(len(episodes)), starts, ends
 
     def view(self) -> Windows:
         """The same windows for another stream, with counts of its own; what is known of the tables
@@ -403,12 +419,25 @@ class Windows:
                 expected=f"0 to {len(self) - 1}",
                 found=f"{wanted.min() if wanted.min() < 0 else wanted.max()}",
             )
-        return wanted.astype(np.int64)
+        wanted = wanted.astype(np.int64)
+        if self.masked is not None and (hidden := self.masked.holds(wanted)).any():
+            index = self.episodes.index
+            row = int(wanted[hidden][0])
+            owner = int(index.episode_at(wanted[hidden])[0])
+            raise InputError(
+                "A window is asked for at a masked frame",
+                where=self.episodes.name,
+                found=f"row {row}, frame {row - index.starts[owner]} of {index.episode_ids[owner]}",
+                fix="Ask for rows of episode_rows(), which leaves masked frames out",
+            )
+        return wanted
 
     def _picked(self, rows: Ints, owners: Ints) -> dict[str, Picked]:
         """What each feature takes of the frames table, and of videos."""
         starts, rates = self.episodes.index.starts, self._rates[owners]
         firsts, ends = starts[owners], starts[owners + 1]
+        if self.masked is not None:
+            firsts, ends = self.masked.run_of(rows, firsts, ends)
         own = Picked(rows, None)
         return {
             feature.name: own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from datalake.loader.order.hashing import keys, mix
+from datalake.loader.order.order import Indices
 from datalake.loader.sampling.sampler import Sampler
-from datalake.loader.sources.source import Columns
+from datalake.loader.sources.source import Columns, Source
 from datalake.telemetry import Meter
 
 __all__ = ["FETCH_S", "Costs", "calibrate"]
@@ -55,7 +57,8 @@ def calibrate(sampler: Sampler, *, batch_size: int, for_s: float = 1.5) -> Costs
     """
     count = min(_NUM_EXAMPLES, sampler.num_examples)
     batches = [np.arange(s, min(s + batch_size, count)) for s in range(0, count, batch_size)]
-    rows = [_neighbours(sampler, index, len(batch)) for index, batch in enumerate(batches)]
+    first = [_first_rows(source, rows) for source, rows in sampler.reach()]
+    rows = [_neighbours(sampler, first, index, len(batch)) for index, batch in enumerate(batches)]
     meter, sampler = Meter(), sampler.view()
     for source in sampler.sources:
         source.attach(meter)
@@ -73,14 +76,24 @@ def calibrate(sampler: Sampler, *, batch_size: int, for_s: float = 1.5) -> Costs
     return Costs(spent / done, sizes / count, num_examples=int(done))
 
 
-def _neighbours(sampler: Sampler, batch: int, size: int) -> dict[int, npt.NDArray[np.int64]]:
+def _first_rows(source: Source, rows: Indices | None) -> Indices:
+    """The first rows that may come of a source: others may be masked, or bad."""
+    if rows is None:
+        return np.arange(min(_NUM_EXAMPLES, source.num_rows))
+    count = min(_NUM_EXAMPLES, len(rows))
+    return np.sort(np.partition(rows, count - 1)[:count]) if count else rows
+
+
+def _neighbours(
+    sampler: Sampler, first: Sequence[Indices], batch: int, size: int
+) -> dict[int, Indices]:
     """Rows for a batch: of each source as many as it has in a batch of the stream, side by side."""
     picks = sampler.picks(0, np.arange(batch * size, min((batch + 1) * size, sampler.num_examples)))
     found = {}
-    for index, source in enumerate(sampler.sources):
+    for index, rows in enumerate(first):
         own = int((picks.sources == index).sum())
         if own:
-            found[index] = (np.arange(own) + batch * own) % source.num_rows
+            found[index] = rows[(np.arange(own) + batch * own) % len(rows)]
     return found
 
 

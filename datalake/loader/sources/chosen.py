@@ -1,4 +1,5 @@
-"""Episodes chosen for a source: all of their frames, or all but idle ones, with a weight each."""
+"""Episodes chosen for a source: all of their frames, or all but idle and masked ones, with a weight
+each."""
 
 from __future__ import annotations
 
@@ -22,22 +23,23 @@ __all__ = ["ChosenFrames", "check_episodes", "chosen_frames"]
 
 @dataclass(frozen=True, eq=False)
 class ChosenFrames:
-    """The frames of some episodes of a set, for a loader what a `Selection` is. 32 bytes an
-    episode; `rows` makes 28 a frame each time."""
+    """The frames of some episodes of a set, for a loader what a `Selection` is: runs of consecutive
+    ones, an episode whole or what a mask leaves of it. 32 bytes a run; `rows` makes 28 a frame each
+    time."""
 
     name: str
     """For a person: the selection's, or how the episodes were chosen."""
     episodes: EpisodeSet
     episode_rows: Indices
-    """Rows of the episodes table, in order, (k,)."""
+    """The episode of each run, as a row of the episodes table, in order, (k,)."""
     first: Indices
-    """The first frame of each that is taken, as a row of the frames table, (k,)."""
+    """The first frame of each run, as a row of the frames table, (k,)."""
     stop: Indices
     """After the last one, (k,)."""
     weights: npt.NDArray[np.float64]
-    """Of each frame of an episode, (k,)."""
+    """Of each frame of a run, (k,)."""
     domains: pa.StringArray
-    """Of each episode, (k,)."""
+    """Of each run, (k,)."""
 
     def __len__(self) -> int:
         return int((self.stop - self.first).sum())
@@ -82,15 +84,15 @@ def chosen_frames(
     """What the arguments of a source choose; None where they choose nothing.
 
     Raises:
-        InputError: episodes are chosen in two ways, one is named twice, or the selection is not of
-            this version of the set's episodes.
+        InputError: episodes are chosen in two ways, one is named twice, the selection is not of
+            this version of the set's episodes, or all of their frames are masked.
         NotFoundError: there is no episode of an id (names the nearest).
         PredicateError: `where` does not parse.
         SchemaError: it names an unknown column.
     """
     episodes = windows.episodes
     if selection is None:
-        if episode_ids is None and where is None and not skip_idle:
+        if episode_ids is None and where is None and not skip_idle and windows.masked is None:
             return None
         rows = episodes.rows(episode_ids=episode_ids, where=where)
         if not len(rows):
@@ -116,8 +118,18 @@ def chosen_frames(
         weights = selection.rows["weight"].to_numpy().astype(np.float64)
         domains = pa.chunked_array(selection.rows["domain"]).combine_chunks()
         name = selection.name
-    first, stop = windows.episode_spans(rows, skip_idle=skip_idle)
-    return ChosenFrames(name, episodes, rows, first, stop, weights, domains)
+    owners, first, stop = windows.runs(rows, skip_idle=skip_idle)
+    if len(rows) and not len(owners):
+        raise InputError(
+            "All frames of the chosen episodes are masked, so there is nothing to stream",
+            where=f"{episodes.name}, version {episodes.version}",
+            expected="one frame or more that is not masked",
+            found=f"none in {len(rows):,} episodes",
+            fix="Choose other episodes, or fewer reasons of the mask",
+        )
+    return ChosenFrames(
+        name, episodes, rows[owners], first, stop, weights[owners], domains.take(owners)
+    )
 
 
 def check_episodes(episodes: EpisodeSet, selection: Selection) -> None:

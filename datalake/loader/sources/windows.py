@@ -16,6 +16,7 @@ from datalake.audio import BadAudio
 from datalake.blocks.cache import BlockCache
 from datalake.blocks.origin import NOT_OF_ROWS
 from datalake.episodes import EpisodeSet
+from datalake.episodes.masks import MASK_SUFFIX, Mask, open_mask
 from datalake.episodes.windows import Windows
 from datalake.episodes.windows.streams import Stream
 from datalake.episodes.windows.windows import Keep
@@ -49,6 +50,7 @@ class EpisodeWindows:
 
     Args:
         windows: what to read around each frame; an episode set for all features of the frame alone.
+            Frames that its mask holds are never taken.
         selection: of the set's episodes (of the table `<set>.episodes`): a loader takes all of
             their frames, in that order, each with its episode's weight.
         episode_ids: the episodes whose frames a loader takes, in their order, in place of a
@@ -99,6 +101,7 @@ class EpisodeWindows:
         episode_ids: Iterable[str] | None = None,
         where: str | None = None,
         skip_idle: bool = False,
+        masks: Mask | str | Sequence[str] | None = None,
         delta_indices: Mapping[str, Sequence[int]] | None = None,
         columns: Sequence[str] | None = None,
         tolerance_s: float = 1e-4,
@@ -115,9 +118,22 @@ class EpisodeWindows:
         The other arguments are those of `Windows`. With a saved selection the version is the one
         that it was made from.
 
+        Args:
+            lake: the lake.
+            name: the episode set.
+            delta_timestamps: as of `Windows`.
+            version: of the set; None for the latest, or that of the selection.
+            selection: the name of a selection of the set's episodes.
+            episode_ids: as of `EpisodeWindows`.
+            where: as of `EpisodeWindows`.
+            skip_idle: as of `EpisodeWindows`.
+            masks: frames that no window is to hold: the name of a mask of the set; a list of
+                reasons, of the mask `<name>.masks`; or a mask. Its latest version is taken, and
+                must fit the set's.
+
         Raises:
-            NotFoundError: there is no such set, version, selection, episode or feature (names the
-                nearest).
+            NotFoundError: there is no such set, version, selection, mask, reason, episode or
+                feature (names the nearest).
             InputError: as `Windows` and `EpisodeWindows`; or the selection was made from another
                 table, or version than the one given.
         """
@@ -128,6 +144,7 @@ class EpisodeWindows:
                 delta_timestamps,
                 delta_indices=delta_indices,
                 columns=columns,
+                masks=_mask(lake, name, masks),
                 tolerance_s=tolerance_s,
                 size=size,
                 decode=decode,
@@ -172,11 +189,14 @@ class EpisodeWindows:
         return self._windows.block_rows
 
     def identity(self) -> Mapping[str, str | int]:
-        """The set's name; uri and version of its tables, and of those of its streams."""
+        """The set's name; uri and version of its tables, and of those of its streams; the digest of
+        its mask, if it has one."""
         tables = {part: getattr(self._episodes, part) for part in ("episodes", "frames", "videos")}
         found: dict[str, str | int] = {"set": self._episodes.name}
         for part, table in tables.items():
             found |= {f"{part}_uri": table.uri, f"{part}_version": table.version}
+        if self._windows.masked is not None:
+            found["mask"] = self._windows.masked.digest
         for name, stream in self._windows.streams.items():
             found |= {f"{name}_{key}": value for key, value in stream.identity().items()}
         return found
@@ -306,6 +326,14 @@ class _All:
         """Return when all is there."""
         for part in self._parts:
             part.wait()
+
+
+def _mask(lake: Lake, name: str, masks: Mask | str | Sequence[str] | None) -> Mask | None:
+    if masks is None or isinstance(masks, Mask):
+        return masks
+    if isinstance(masks, str):
+        return open_mask(lake, masks)
+    return open_mask(lake, name + MASK_SUFFIX).only(masks)
 
 
 def _is_store(bad: Sequence[BadRow], rows: Indices) -> bool:

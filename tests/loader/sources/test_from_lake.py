@@ -12,7 +12,7 @@ from datalake.loader import Episodes, EpisodeWindows, Rows, Utterances
 
 # What stands for the table or set, and what is a name there and the thing itself here.
 OPENED = {"lake", "name", "version", "table", "episodes", "windows"}
-NAMED = {"selection"}
+NAMED = {"selection", "masks"}
 
 
 def arguments(call: Any) -> dict[str, inspect.Parameter]:
