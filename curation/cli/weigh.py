@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,7 +23,7 @@ def weigh(
         str,
         typer.Option(
             metavar="NAME",
-            help="doss, temperature, class_balanced, uniform, natural, or one of your own.",
+            help="doss, temperature, class_balanced, uniform, natural, doremi, or one of your own.",
         ),
     ] = "doss",
     cap: Annotated[
@@ -33,11 +34,22 @@ def weigh(
         typer.Option(help="DOSS, temperature: exponent of a domain's size, 0 all alike."),
     ] = None,
     ratio: Annotated[
-        float, typer.Option(help="DOSS, uniform: bona fide draws for each spoof draw (rho).")
+        float,
+        typer.Option(help="DOSS, uniform, DoReMi: bona fide draws for each spoof draw (rho)."),
     ] = 1.0,
     beta: Annotated[
         float, typer.Option(help="Class-balanced: b, towards 1 for domains alike.")
     ] = WeightOptions.beta,
+    losses: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="DoReMi: a proxy's losses, as `curate proxy` writes."),
+    ] = None,
+    step_size: Annotated[
+        float, typer.Option(help="DoReMi: how fast weights follow the losses (eta).")
+    ] = WeightOptions.step_size,
+    smoothing: Annotated[
+        float, typer.Option(help="DoReMi: the share spread evenly at each step (c).")
+    ] = WeightOptions.smoothing,
     max_repeat: Annotated[
         float | None, typer.Option(help="Most draws of one row expected in an epoch, 1 or more.")
     ] = None,
@@ -75,6 +87,9 @@ def weigh(
         alpha=alpha,
         ratio=ratio,
         beta=beta,
+        losses=losses,
+        step_size=step_size,
+        smoothing=smoothing,
         max_repeat=max_repeat,
         seed=seed,
         where=where,

@@ -30,6 +30,7 @@ from curation.selection.water_fill import water_fill
 from curation.selection.weigh import weigh
 from curation.selection.weighters import (
     CLASS_BALANCED,
+    DOREMI,
     DOSS_WEIGHT,
     NATURAL,
     TEMPERATURE,
@@ -40,6 +41,7 @@ from curation.selection.weighters import (
 __all__ = [
     "CLASS_BALANCED",
     "DENSITY",
+    "DOREMI",
     "DOSS",
     "DOSS_WEIGHT",
     "FACILITY_LOCATION",

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from curation.selection.group_dro import SMOOTHING, STEP_SIZE
 from datalake.errors import InputError, nearest
 
 __all__ = ["REAL_MODES", "Options", "RealMode", "WeightOptions"]
@@ -59,6 +60,12 @@ class WeightOptions:
     """rho: bona fide draws for each spoof draw."""
     beta: float = 0.999
     """b of class-balanced weights."""
+    losses: str | None = None
+    """The file of what a proxy lost on each domain (`curation.selection.domain_losses`)."""
+    step_size: float = STEP_SIZE
+    """eta of DoReMi: how fast weights follow the losses."""
+    smoothing: float = SMOOTHING
+    """c of DoReMi: the share that is spread evenly at each step."""
 
     def __post_init__(self) -> None:
         _check_rows("cap", self.cap)

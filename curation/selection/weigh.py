@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +37,9 @@ def weigh(
     alpha: float | None = None,
     ratio: float = 1.0,
     beta: float = WeightOptions.beta,
+    losses: Path | None = None,
+    step_size: float = WeightOptions.step_size,
+    smoothing: float = WeightOptions.smoothing,
     max_repeat: float | None = None,
     seed: int = 0,
     where: str | None = None,
@@ -50,11 +55,16 @@ def weigh(
     Args:
         table: the version to weigh.
         table_name: its name in the lake.
-        method: `doss`, `temperature`, `class_balanced`, `uniform`, `natural`, or a plug-in's name.
+        method: `doss`, `temperature`, `class_balanced`, `uniform`, `natural`, `doremi`, or a
+            plug-in's name.
         cap: N_c, the rows that a domain counts for at most.
         alpha: exponent of a domain's size, from 0 to 1.
         ratio: rho, bona fide draws for each spoof draw.
         beta: b of class-balanced weights.
+        losses: for `doremi`: what a proxy lost on each domain, a .parquet or .csv file
+            (`curation.selection.domain_losses`).
+        step_size: eta of `doremi`.
+        smoothing: c of `doremi`.
         max_repeat: most draws of one row expected in an epoch, 1 or more; what that cuts goes to
             the other domains. None for no limit.
         seed: seed of the ranks within domains.
@@ -69,7 +79,15 @@ def weigh(
         PredicateError: `where` cannot be evaluated.
         StoreError: the table cannot be read.
     """
-    options = WeightOptions(cap=cap, alpha=alpha, ratio=ratio, beta=beta)
+    options = WeightOptions(
+        cap=cap,
+        alpha=alpha,
+        ratio=ratio,
+        beta=beta,
+        losses=None if losses is None else str(losses),
+        step_size=step_size,
+        smoothing=smoothing,
+    )
     if max_repeat is not None and not max_repeat >= 1:
         raise InputError(
             "The repeat limit is out of range",
@@ -100,6 +118,9 @@ def weigh(
         or not math.isclose(masses[domain], wanted[domain], rel_tol=1e-9)
     }
     manifest = manifest_of(census.available, kept, masses, binding)
+    if losses is not None:
+        # A path says nothing of what was in the file.
+        used["losses_sha256"] = hashlib.sha256(losses.read_bytes()).hexdigest()
     parameters = {**used, "max_repeat": max_repeat, "seed": seed, "where": where}
     if within is not None:
         parameters |= within_which(within)

@@ -7,15 +7,18 @@ within a domain all rows are alike. Like a selector it never sees a row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from curation.domains import Domain
+from curation.selection.domain_losses import dro_weights, read_losses
 from curation.selection.options import WeightOptions
 from datalake.errors import InputError
 
 __all__ = [
     "CLASS_BALANCED",
+    "DOREMI",
     "DOSS_WEIGHT",
     "NATURAL",
     "TEMPERATURE",
@@ -66,7 +69,8 @@ class DossWeight:
         """See `Weighter.masses`."""
         cap = math.inf if options.cap is None else options.cap
         alpha = 1.0 if options.alpha is None else options.alpha
-        return _by_label(sizes, lambda size: min(size, cap) ** alpha, options.ratio)
+        masses = {domain: min(size, cap) ** alpha for domain, size in sizes.items()}
+        return _by_label(masses, options.ratio)
 
 
 class Temperature:
@@ -118,7 +122,7 @@ class Uniform:
 
     def masses(self, sizes: Mapping[Domain, int], options: WeightOptions) -> Masses:
         """See `Weighter.masses`."""
-        return _by_label(sizes, lambda _: 1.0, options.ratio)
+        return _by_label(dict.fromkeys(sizes, 1.0), options.ratio)
 
 
 class Natural:
@@ -131,15 +135,52 @@ class Natural:
         return _shares({domain: float(size) for domain, size in sizes.items()})
 
 
-def _by_label(sizes: Mapping[Domain, int], mass: Callable[[int], float], ratio: float) -> Masses:
+class DoReMi:
+    """Domain weights from a proxy's excess loss over a reference's (`group_dro`).
+
+    SOURCE: arXiv 2305.10429: the weights themselves. OURS: a label's domains share what is the
+    label's, at rho bona fide draws for each spoof draw; the paper has no labels, and without this
+    a label that is learned fast would be hardly drawn. For episodes nothing is ours (Re-Mix, arXiv
+    2408.14037, does the same for robot data). Losses of domains that the table does not have do not
+    count.
+    """
+
+    uses = frozenset({"losses", "step_size", "smoothing", "ratio"})
+
+    def masses(self, sizes: Mapping[Domain, int], options: WeightOptions) -> Masses:
+        """See `Weighter.masses`.
+
+        Raises:
+            InputError: there is no file of losses, or it lacks a domain.
+            NotFoundError, SchemaError, StoreError: see `read_losses`.
+        """
+        if options.losses is None:
+            raise InputError(
+                "DoReMi needs what a proxy lost on each domain",
+                expected="a file of losses (--losses)",
+                fix="Train a proxy: curate proxy TABLE --out losses.parquet",
+            )
+        weights = dro_weights(
+            read_losses(Path(options.losses)),
+            step_size=options.step_size,
+            smoothing=options.smoothing,
+        )
+        if unknown := [domain.name for domain in sizes if domain.name not in weights]:
+            raise InputError(
+                f"{len(unknown):,} of {len(sizes):,} domains have no losses",
+                where=options.losses,
+                expected="a line for each domain",
+                found=f"none for {', '.join(unknown[:5])}" + (", …" if len(unknown) > 5 else ""),
+                fix="Train the proxy on the rows that are weighed, or weigh fewer with a `where`",
+            )
+        return _by_label({domain: weights[domain.name] for domain in sizes}, options.ratio)
+
+
+def _by_label(masses: Mapping[Domain, float], ratio: float) -> Masses:
     """Shares within each label, and the labels at `ratio` bona fide draws for each spoof draw."""
     parts = {
         is_bonafide: _shares(
-            {
-                domain: mass(size)
-                for domain, size in sizes.items()
-                if domain.is_bonafide is is_bonafide
-            }
+            {domain: mass for domain, mass in masses.items() if domain.is_bonafide is is_bonafide}
         )
         for is_bonafide in (False, True)
     }
@@ -148,7 +189,7 @@ def _by_label(sizes: Mapping[Domain, int], mass: Callable[[int], float], ratio: 
     return {
         domain: parts[domain.is_bonafide][domain]
         * (bonafide if domain.is_bonafide else 1 - bonafide)
-        for domain in sizes
+        for domain in masses
     }
 
 
@@ -162,3 +203,4 @@ TEMPERATURE: Final = Temperature()
 CLASS_BALANCED: Final = ClassBalanced()
 UNIFORM: Final = Uniform()
 NATURAL: Final = Natural()
+DOREMI: Final = DoReMi()
