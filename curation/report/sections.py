@@ -23,7 +23,8 @@ from curation.report.tables import (
     laws_table,
     means_table,
 )
-from curation.report.wording import PROTOCOL_TITLES, caveats, how_to_read, in_short, verdicts
+from curation.report.wording import caveats, how_to_read, in_short, verdicts
+from curation.study.results import PROTOCOL_TITLES
 
 __all__ = ["Picture", "Section", "sections_of"]
 
@@ -69,7 +70,7 @@ def sections_of(analysis: Analysis) -> list[Section]:
 def _results(analysis: Analysis, index: int) -> Section:
     found = analysis.protocols[index]
     protocol = found.protocol
-    sentences = verdicts(found, analysis.level)
+    sentences = verdicts(found, analysis.level, analysis.over)
     pictures = [
         Picture(
             f"mean_eer_{protocol}",

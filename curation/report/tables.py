@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from curation.report.analysis import Analysis, ArmMixture, MethodScaling, ProtocolFindings
-from curation.report.wording import PROTOCOL_TITLES, as_percent, as_points, budget_text
+from curation.report.wording import as_percent, as_points, budget_text, counted
+from curation.study.results import PROTOCOL_TITLES
 
 __all__ = [
     "TextTable",
@@ -141,7 +142,9 @@ def design_table(analysis: Analysis) -> TextTable:
     for found in analysis.protocols:
         folds = sorted({fold for means in found.fold_means.values() for fold in means})
         shown = ", ".join(folds[:12]) + (", …" if len(folds) > 12 else "")
-        lines.append((PROTOCOL_TITLES[found.protocol].lower(), f"{len(folds)} folds: {shown}"))
+        lines.append(
+            (PROTOCOL_TITLES[found.protocol].lower(), f"{counted(len(folds), 'fold')}: {shown}")
+        )
     seeds = analysis.seeds
     lines.append(("seeds", f"{len(seeds)}: {', '.join(map(str, seeds[:20]))}"))
     lines.append(("baselines", ", ".join(analysis.baselines) or "none"))
@@ -153,7 +156,11 @@ def design_table(analysis: Analysis) -> TextTable:
     lines += [(f"method {arm}", _plain(json.loads(text))) for arm, text in sorted(methods)]
     if design.get("training"):
         lines.append(("training", _plain(design["training"])))
-    lines += [(f"lineage: {name}", str(value)) for name, value in facts.get("lineage", {}).items()]
+    lines += [
+        (name.removeprefix("datalake."), str(value))
+        for name, value in facts.get("lineage", {}).items()
+        if name != "datalake.config"  # The design, which stands above.
+    ]
     measure = {
         "pooled": "over all trials of a fold's test",
         "macro": "mean over the spoof domains of a fold's test",

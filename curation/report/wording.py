@@ -5,24 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from curation.report.analysis import Analysis, ProtocolFindings
-from curation.study.results import Protocol
+from curation.study.comparisons import Unit
+from curation.study.results import PROTOCOL_TITLES
 
 __all__ = [
-    "PROTOCOL_TITLES",
     "as_percent",
     "as_points",
     "budget_text",
     "caveats",
+    "counted",
     "how_to_read",
     "in_short",
     "verdicts",
 ]
-
-PROTOCOL_TITLES: dict[Protocol, str] = {
-    "logo": "Leave one generator out",
-    "loso": "Leave one source out",
-    "cross": "Train on one source, test on the others",
-}
 
 
 def as_percent(fraction: float | None, digits: int = 2) -> str:
@@ -40,34 +35,45 @@ def budget_text(budget_rows: int | None) -> str:
     return "all rows" if budget_rows is None else f"{budget_rows:,} rows"
 
 
-def verdicts(found: ProtocolFindings, level: float) -> list[str]:
-    """A sentence for each comparison: what it shows, and what it does not."""
+def counted(number: int, noun: str) -> str:
+    """`1 seed`, `1,040 trainings`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def verdicts(found: ProtocolFindings, level: float, unit: Unit = "fold") -> list[str]:
+    """A sentence for each comparison that shows a difference, and one for those that do not."""
     rows = found.comparisons.table.to_pylist()
-    return [_verdict(row, level, len(rows)) for row in rows]
+    single = sum(row["difference_low"] is None for row in rows)
+    shown = [
+        row
+        for row in rows
+        if row["difference_low"] is not None
+        and (row["difference_low"] > 0 or row["difference_high"] < 0 or row["p_holm"] <= 1 - level)
+    ]
+    said = [_verdict(row, 1 - level, len(rows)) for row in shown]
+    if single:
+        said.append(f"{single} comparisons are over one {unit}: nothing is known of their spread.")
+    quiet = len(rows) - single - len(shown)
+    if quiet:
+        said.append(f"{quiet} of {len(rows)} comparisons show no difference: see the table.")
+    return said
 
 
-def _verdict(row: dict[str, Any], level: float, num_comparisons: int) -> str:
+def _verdict(row: dict[str, Any], alpha: float, num_comparisons: int) -> str:
     pair = f"{row['arm']} against {row['baseline']}, {budget_text(row['budget_rows'])}"
     sizes = f"{as_percent(row['eer'])} against {as_percent(row['baseline_eer'])}"
     difference = as_points(row["difference"], signed=True)
-    alpha = 1 - level
     low, high = row["difference_low"], row["difference_high"]
-    if low is None:
-        return (
-            f"{pair}: {sizes} ({difference} points); one unit, so nothing is known of its spread."
-        )
     within = f"{as_points(low, signed=True)} to {as_points(high, signed=True)}"
     direction = "lower" if row["difference"] < 0 else "higher"
     if row["p_holm"] <= alpha:
         says = f"{direction}, also after the correction (p = {row['p_holm']:.3g})"
-    elif low > 0 or high < 0:
+    else:
         why = "cannot be" if row["smallest_p"] * num_comparisons > alpha else "is not"
         says = (
             f"{direction} by its interval, but {why} significant after the correction "
             f"(p = {row['p_holm']:.3g})"
         )
-    else:
-        says = f"no difference is shown (p = {row['p_holm']:.3g})"
     return f"{pair}: {sizes}, {difference} points ({within}): {says}."
 
 
@@ -134,8 +140,8 @@ def caveats(analysis: Analysis) -> list[str]:
         )
     if len(analysis.seeds) < 5:
         found.append(
-            f"With {len(analysis.seeds)} seeds, fewer than five, the noise of training is hardly "
-            "known."
+            f"With {counted(len(analysis.seeds), 'seed')}, fewer than five, the noise of training "
+            "is hardly known."
         )
     if not record.mixtures.num_rows:
         found.append("What the methods took of each domain is not in the record.")

@@ -14,10 +14,11 @@ from curation.report.page import page
 from curation.report.record import StudyRecord
 from curation.report.sections import sections_of
 from curation.report.style import png
-from curation.report.wording import PROTOCOL_TITLES
+from curation.report.wording import counted
 from curation.study.arms import Measure
 from curation.study.comparisons import Unit
 from curation.study.intervals import NUM_RESAMPLES
+from curation.study.results import PROTOCOL_TITLES
 from datalake.tables.failures import translated
 from datalake.uri import Location
 
@@ -71,12 +72,13 @@ def write_report(
     num_cells = results.group_by(
         ["method", "parameters", "budget_rows", "protocol", "fold", "seed"]
     )
-    lead = (
-        f"{num_cells.aggregate([]).num_rows:,} trainings: "
-        f"{len(set(results['method'].to_pylist()))} methods, "
-        f"{len(analysis.seeds)} seeds; "
-        f"{', '.join(PROTOCOL_TITLES[each.protocol].lower() for each in analysis.protocols)}."
+    counts = (
+        (num_cells.aggregate([]).num_rows, "training"),
+        (len(set(results["method"].to_pylist())), "method"),
+        (len(analysis.seeds), "seed"),
     )
+    protocols = "; ".join(PROTOCOL_TITLES[each.protocol].lower() for each in analysis.protocols)
+    lead = f"{', '.join(counted(*each) for each in counts)}: {protocols}."
     files: dict[str, bytes] = {
         "report.html": page(title, lead, sections).encode(),
         "report.md": markdown(title, lead, sections, "figures").encode(),

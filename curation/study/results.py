@@ -17,6 +17,7 @@ __all__ = [
     "CELL",
     "MIXTURES",
     "PROTOCOLS",
+    "PROTOCOL_TITLES",
     "RESULTS",
     "Protocol",
     "check_results",
@@ -28,6 +29,13 @@ Protocol = Literal["logo", "loso", "cross"]
 """Leave one generator out, leave one source out, train on one source and test on each."""
 
 PROTOCOLS: Final[tuple[Protocol, ...]] = ("logo", "loso", "cross")
+
+PROTOCOL_TITLES: Final[Mapping[Protocol, str]] = {
+    "logo": "Leave one generator out",
+    "loso": "Leave one source out",
+    "cross": "Train on one source, test on the others",
+}
+"""How a person reads them."""
 
 CELL: Final = pa.schema(
     [

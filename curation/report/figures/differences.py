@@ -45,10 +45,10 @@ def differences_figure(found: ProtocolFindings, level: float, unit: str) -> Figu
                 color=MUTED,
             )  # fmt: skip
         grid[-1, 0].set_xlabel("Difference of EER in percentage points (below 0: lower EER)")
-        figure.supxlabel(
-            f"line: {level:.0%} t interval over {unit}s, not corrected; grey: it holds 0",
-            fontsize=8.5, color=MUTED, x=0.99, ha="right",
-        )  # fmt: skip
+        note = f"one {unit}: no interval"
+        if any(row["num_units"] > 1 for row in rows):
+            note = f"line: {level:.0%} t interval over {unit}s, not corrected; grey: it holds 0"
+        figure.supxlabel(note, fontsize=8.5, color=MUTED, x=0.99, ha="right")
     return figure
 
 

@@ -19,9 +19,16 @@ def draw_heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
     top: float,
+    *,
+    power: float = 1.0,
 ) -> Any:
-    """The cells and the names beside them; what is NaN stays white. Gives the image."""
-    image = axes.imshow(values, cmap="cividis", vmin=0, vmax=top, aspect="auto")
+    """The cells and the names beside them; what is NaN stays white. Gives the image.
+
+    Colours go with the value to a `power`: below 1 small values stay apart beside a large one.
+    """
+    from matplotlib.colors import PowerNorm
+
+    image = axes.imshow(values, cmap="cividis", norm=PowerNorm(power, 0, top), aspect="auto")
     axes.set_xticks(range(len(columns)), columns, rotation=35, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), rows)
     axes.set_xticks(np.arange(len(columns) - 1) + 0.5, minor=True)
@@ -34,8 +41,8 @@ def draw_heat_map(
     return image
 
 
-def ink_on(value: float, top: float) -> str:
+def ink_on(value: float, top: float, *, power: float = 1.0) -> str:
     """A colour that stands out from a cell's: cividis is dark where values are low."""
     if np.isnan(value):
         return MUTED
-    return "white" if value < top / 2 else INK
+    return "white" if (value / top) ** power < 0.5 else INK

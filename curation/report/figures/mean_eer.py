@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from curation.report.analysis import ProtocolFindings
 from curation.report.style import GRID, INK, MUTED, SERIES, Figure, new_figure, styled
@@ -11,11 +11,14 @@ from curation.report.wording import budget_text
 
 __all__ = ["mean_eer_figure"]
 
+_CHANCE: Final = 50.0
+"""What a coin reaches, in %: marked where it is in sight."""
+
 
 def mean_eer_figure(found: ProtocolFindings, baselines: Collection[str], level: float) -> Figure:
     """A panel a budget, a line a method, the best on top; baselines in grey.
 
-    Rows and not bars: names stay readable, and nothing starts at 0 that says nothing there.
+    Dots and not bars: names stay readable, and the scale need not start at 0.
     """
     rows = found.means.table.to_pylist()
     budgets = sorted({row["budget_rows"] for row in rows}, key=lambda b: (b is None, b or 0))
@@ -31,10 +34,11 @@ def mean_eer_figure(found: ProtocolFindings, baselines: Collection[str], level: 
             _draw(axes, panel, found, baselines)
             axes.set_title("All rows" if budget is None else f"At most {budget_text(budget)}")
         last = grid[-1, 0]
-        last.set_xlim(left=0)
+        low, high = last.get_xlim()
+        last.set_xlim(max(low, 0), high)
         last.set_xlabel("EER in %, lower is better")
         several = any(row["num_folds"] > 1 for row in rows)
-        note = "dot: mean over folds and seeds"
+        note = "dot: mean over folds and seeds" if several else "dot: mean over seeds of one fold"
         if several:
             note += f"   line: {level:.0%} t interval over folds   ticks: single folds"
         figure.supxlabel(note, fontsize=8.5, color=MUTED, x=0.99, ha="right")
@@ -63,6 +67,8 @@ def _draw(
             f"{100 * row['eer']:.2f}", (1.01, place), xycoords=("axes fraction", "data"),
             va="center", fontsize=9, color=color if is_baseline else INK,
         )  # fmt: skip
+    if axes.get_xlim()[1] > _CHANCE:
+        axes.axvline(_CHANCE, color=MUTED, linewidth=0.9, linestyle=":")
     axes.set_yticks(range(len(panel)), [row["arm"] for row in panel])
     axes.set_ylim(-0.6, len(panel) - 0.4)
     axes.tick_params(axis="y", length=0)

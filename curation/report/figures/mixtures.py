@@ -38,6 +38,8 @@ def mixtures_figure(
         ]
     )
     top = 100.0 if shown == "retention" else max(float(np.nanmax(values)), 0.1)
+    # A few large domains would leave all others one colour.
+    power = 1.0 if shown == "retention" else 0.5
     with styled():
         figure = new_figure(min(3.0 + 0.62 * len(mixtures), 14), 1.9 + 0.27 * len(drawn))
         axes = figure.subplots()
@@ -47,6 +49,7 @@ def mixtures_figure(
             [f"{domain}  ({sizes[domain]:,.0f})" for domain in drawn],
             [f"{m.arm}, {budget_text(m.budget_rows)}" for m in mixtures],
             top,
+            power=power,
         )
         for (row, column), value in np.ndenumerate(values):
             text = "–"
@@ -54,7 +57,13 @@ def mixtures_figure(
                 binds = shares[column][drawn[row]].binds > 0.5
                 text = f"{value:.{0 if shown == 'retention' else 1}f}{' •' if binds else ''}"
             axes.text(
-                column, row, text, ha="center", va="center", fontsize=8, color=ink_on(value, top)
+                column,
+                row,
+                text,
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=ink_on(value, top, power=power),
             )
         more = len(domains) - len(drawn)
         note = f"; {more} smaller domains not shown" if more else ""

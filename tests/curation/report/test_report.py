@@ -176,10 +176,10 @@ def test_the_same_study_gives_the_same_bytes(record: StudyRecord, tmp_path: Path
 
 def test_what_is_shown_and_what_is_not(record: StudyRecord) -> None:
     found = analyse(record).protocols[0]
-    doss, noise, worse = verdicts(found, 0.95)
+    doss, worse, noise = verdicts(found, 0.95)
     assert doss.startswith("doss against random, 1,000 rows: ")
     assert doss.endswith("lower, also after the correction (p = 0.0469).")
-    assert "no difference is shown" in noise
+    assert noise == "1 of 3 comparisons show no difference: see the table."
     assert "higher, also after the correction" in worse
     assert in_short(analyse(record))[-1].endswith("2 are significant after the correction.")
     # Of six folds and three comparisons none can be.
