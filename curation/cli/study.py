@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from datalake.cli import console
 from datalake.cli.execution import ExecutorOption, QuietOption, RayAddressOption, WorkersOption
-from datalake.errors import StoppedError
+from datalake.errors import MissingPackageError, StoppedError
 from datalake.pipelines.choice import decided, named_executor
 
 if TYPE_CHECKING:
     from curation.study.run import StudyPlan, StudyRun
 
 __all__ = ["study"]
+
+# The report's words; it cannot be imported without the package for figures.
+_TITLES: Final = {
+    "logo": "Leave one generator out",
+    "loso": "Leave one source out",
+    "cross": "Train on one source, test on the others",
+}
 
 
 def study(
@@ -67,10 +74,13 @@ def study(
             progress=progress,
             on_failure=lambda cell, reason: typer.echo(f"failed: {cell}: {reason}", err=True),
         )
+    report = _report(run) if run.results.num_rows else None
     if session.as_json:
-        console.print_json(_facts(run))
+        console.print_json({**_facts(run), "report": None if report is None else str(report)})
     else:
         _print(run)
+        if report is not None:
+            typer.echo(report)
     if run.failures:
         cell, reason = run.failures[0]
         raise StoppedError(
@@ -79,6 +89,22 @@ def study(
             found=reason,
             fix=f"All reasons are in {folder / 'failed'}; run the study again to try them again",
         )
+
+
+def _report(run: StudyRun) -> Path | None:
+    """Write the report; its page. None where the package for figures is missing."""
+    try:
+        from curation.report import StudyRecord, write_report
+    except MissingPackageError as error:
+        typer.echo(f"note: {error}", err=True)
+        return None
+    record = StudyRecord.read(
+        run.folder,
+        remarks=run.remarks,
+        failures=tuple(f"{cell}: {reason}" for cell, reason in run.failures),
+    )
+    page, *_ = write_report(record, run.folder / "report", baselines=_baselines(run))
+    return page
 
 
 def _show_plan(plan: StudyPlan, as_json: bool) -> None:
@@ -127,20 +153,23 @@ def _found(run: StudyRun) -> dict[str, tuple[Any, Any]]:
     found: dict[str, tuple[Any, Any]] = {}
     for plan in run.plan.design.protocols:
         if plan.protocol in set(run.results["protocol"].to_pylist()):
-            present = set(_methods(run, plan.protocol))
-            baselines = [name for name in run.plan.design.baselines if name in present]
             found[plan.protocol] = (
                 mean_eers(run.results, plan.protocol),
-                compare(run.results, plan.protocol, baselines),
+                compare(run.results, plan.protocol, _baselines(run)),
             )
     return found
 
 
-def _methods(run: StudyRun, protocol: str) -> list[str]:
-    import pyarrow.compute as pc
-
-    names: list[str] = run.results.filter(pc.field("protocol") == protocol)["method"].to_pylist()
-    return names
+def _baselines(run: StudyRun) -> list[str]:
+    """The baselines of which a cell did not fail, under each protocol."""
+    lines = run.results.select(["protocol", "method"]).to_pylist()
+    known = {(line["protocol"], line["method"]) for line in lines}
+    protocols = {protocol for protocol, _ in known}
+    return [
+        name
+        for name in run.plan.design.baselines
+        if all((protocol, name) in known for protocol in protocols)
+    ]
 
 
 def _print(run: StudyRun) -> None:
@@ -160,13 +189,6 @@ def _print(run: StudyRun) -> None:
     typer.echo(
         f"{len(run.plan.cells):,} cells, {run.num_kept:,} of them known before; {run.folder}"
     )
-
-
-_TITLES = {
-    "logo": "Leave one generator out",
-    "loso": "Leave one source out",
-    "cross": "Train on one source, test on the others",
-}
 
 
 def _mean_line(row: dict[str, Any]) -> dict[str, object]:

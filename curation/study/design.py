@@ -111,6 +111,8 @@ class ProtocolPlan:
     """`logo`: generators that are held out together under a name, such as versions of one."""
     min_spoof: int = 1
     """Folds whose test has fewer spoofs are left out."""
+    min_bonafide: int = 1
+    """Or fewer bona fide rows: five of them give an EER in steps of a fifth."""
     bonafide_fraction: float = 0.3
     """`logo`: the share of bona fide rows that training does not hear."""
     seed: int = 0

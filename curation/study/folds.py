@@ -124,13 +124,18 @@ def fold_of(keys: pa.Table, plan: ProtocolPlan, fold: str) -> Fold:
         sides = hold_out_source(keys, fold)
     else:
         sides = train_on_source(keys, fold)
-    num_spoof = int((sides.test & ~is_bonafide(keys)).sum())
-    if num_spoof < plan.min_spoof:
-        raise InputError(
-            f"The test of {plan.protocol} {fold} has too few spoofs",
-            expected=f"{plan.min_spoof:,} or more",
-            found=f"{num_spoof:,}",
-        )
+    bonafide = is_bonafide(keys)
+    for label, rows, least in (
+        ("bona fide rows", bonafide, plan.min_bonafide),
+        ("spoofs", ~bonafide, plan.min_spoof),
+    ):
+        count = int((sides.test & rows).sum())
+        if count < least:
+            raise InputError(
+                f"The test of {plan.protocol} {fold} has too few {label}",
+                expected=f"{least:,} or more",
+                found=f"{count:,}",
+            )
     test = keys.filter(pa.array(sides.test))
     overlaps = find_overlaps(keys.filter(pa.array(sides.train)), test)
     refuse_leaks(overlaps)

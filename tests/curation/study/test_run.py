@@ -179,6 +179,8 @@ def test_a_study_that_was_killed_goes_on(lake: Lake, whole: StudyRun, tmp_path: 
     assert {file: file.read_bytes() for file in before} == before
     assert "Leave one generator out" in printed
     assert f"{NUM_CELLS} cells, {len(before)} of them known before" in printed
+    assert str(out / "report" / "report.html") in printed
+    assert (out / "report" / "report.html").is_file()
     found = pq.read_table(out / "results.parquet").drop_columns(["seconds"]).to_pylist()
     assert found == without_times(whole)
 
