@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from curation.quality import robot_frames as flags
 from curation.quality.robot_scale import Scale, scale_of
 from tests.curation.quality.episodes import each, rough, slow_filled, starts_of, unit_scale
+from tests.curation.quality.robot_twins import slow_frozen, slow_idle, slow_jump, slow_saturated
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -103,53 +104,6 @@ def test_the_scale_is_that_of_the_motion() -> None:
 
 
 # Beside a loop ----------------------------------------------------------------------------------
-
-
-def slow_idle(values: np.ndarray, scale: Scale, window: int) -> list[bool]:
-    moves = [dim for dim in range(values.shape[1]) if scale.moves[dim]]
-    found = [False] * len(values)
-    for start in range(len(values) - window + 1):
-        part = values[start : start + window]
-        if all(
-            max(part[:, dim]) - min(part[:, dim])
-            <= max(0.02 * scale.extent[dim], 5 * scale.noise[dim])
-            for dim in moves
-        ):
-            found[start : start + window] = [True] * window
-    return found
-
-
-def slow_jump(values: np.ndarray, scale: Scale) -> list[bool]:
-    found = [False] * len(values)
-    for frame in range(1, len(values)):
-        for dim in range(values.shape[1]):
-            step = values[frame, dim] - values[frame - 1, dim]
-            before = values[frame - 1, dim] - values[frame - 2, dim] if frame > 1 else 0.0
-            last = frame + 1 == len(values)
-            after = 0.0 if last else values[frame + 1, dim] - values[frame, dim]
-            beside = max(before * np.sign(step), after * np.sign(step))
-            large = abs(step) > max(10 * scale.step[dim], 0.1 * scale.extent[dim])
-            found[frame] |= bool(large and 4 * beside < abs(step))
-    return found
-
-
-def slow_saturated(values: np.ndarray, scale: Scale, least: int) -> list[bool]:
-    found = [False] * len(values)
-    for dim in range(values.shape[1]):
-        for end in (scale.low[dim], scale.high[dim]):
-            for start in range(len(values) - least + 1):
-                if all(value == end for value in values[start : start + least, dim]):
-                    found[start : start + least] = [True] * least
-    return found
-
-
-def slow_frozen(values: np.ndarray, least: int) -> list[bool]:
-    found = [False] * len(values)
-    for start in range(len(values) - least + 1):
-        first = values[start].tobytes()
-        if all(frame.tobytes() == first for frame in values[start : start + least]):
-            found[start : start + least] = [True] * least
-    return found
 
 
 @given(starts_of, seeds, st.integers(2, 5))
