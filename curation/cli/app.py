@@ -11,6 +11,7 @@ from curation.cli.embed import embed
 from curation.cli.explain import explain
 from curation.cli.measure import measure
 from curation.cli.probe import probe
+from curation.cli.proxy import proxy
 from curation.cli.score import score
 from curation.cli.select import select
 from curation.cli.split import split
@@ -26,6 +27,7 @@ console.command(app)(select)
 console.command(app)(weigh)
 console.command(app)(explain)
 console.command(app)(probe)
+console.command(app)(proxy)
 console.command(app)(measure)
 console.command(app)(embed)
 console.command(app)(drop)

@@ -1,4 +1,4 @@
-"""The file that commands write drops to."""
+"""The file that commands write drops, or other rows, to."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["check_drops_file", "write_drops"]
 _SUFFIXES: Final = (".parquet", ".csv")
 
 
-def check_drops_file(path: Path | None) -> None:
-    """See, before any work, that drops can be written so.
+def check_drops_file(path: Path | None, what: str = "drops") -> None:
+    """See, before any work, that rows (`what` they are) can be written so.
 
     Raises:
         InputError: the name ends otherwise.
     """
     if path is not None and path.suffix not in _SUFFIXES:
         raise InputError(
-            "The drops cannot be written so",
+            f"The {what} cannot be written so",
             expected="a name in .parquet or .csv",
             found=str(path),
         )
 
 
-def write_drops(rows: pa.Table, path: Path) -> None:
-    """Write drops; the file appears whole or not at all.
+def write_drops(rows: pa.Table, path: Path, what: str = "drops") -> None:
+    """Write rows; the file appears whole or not at all.
 
     Raises:
         StoreError: the disk refused.
@@ -40,7 +40,7 @@ def write_drops(rows: pa.Table, path: Path) -> None:
     import pyarrow.parquet as as_parquet
 
     making = path.with_name(f".{path.name}.making")
-    with translated(Location(str(path)), "Writing the drops"):
+    with translated(Location(str(path)), f"Writing the {what}"):
         if path.suffix == ".csv":
             as_csv.write_csv(rows, making)
         else:

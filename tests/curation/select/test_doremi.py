@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
     with pytest.raises(NotFoundError, match="no such file of losses"):
         masses()
     pa.csv.write_csv(lines(), path)
-    with pytest.raises(InputError, match="1 of 2 domains have no losses.*new/x"):
+    with pytest.raises(InputError, match=r"1 of 2 domains have no losses.*new/x"):
         masses()
     path.write_text("domain,loss\na,1\n")
     with pytest.raises(SchemaError, match="excess_loss or loss and reference_loss"):
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
     path.write_text("domain,excess_loss\na,-1\n")
     with pytest.raises(InputError, match="0 or more"):
         masses()
-    with pytest.raises(InputError, match="parquet or .csv"):
+    with pytest.raises(InputError, match=r"parquet or \.csv"):
         DOREMI.masses(sizes, WeightOptions(losses="losses.txt"))
     with pytest.raises(InputError, match="step size"):
         GroupDro(["a"], step_size=0)
