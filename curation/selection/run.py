@@ -55,8 +55,9 @@ def select(
     there is one, and what the order reads. Memory grows with the rows selected and the number of
     domains, not with the table: about 400 bytes a selected row. The engine holds 3 GB at most and
     spills to disk beyond. Orders of whole domains (all but `hash` and `quality`) hold 40 bytes more
-    for each row of a domain that is cut, have their columns in scratch files, and say themselves
-    what they hold (`curation.selection.orders`).
+    for each row of a domain that is cut, have their columns in scratch files (mapped: their
+    pages come and go as there is room), and say themselves what they hold
+    (`curation.selection.orders`).
 
     The same rows are selected whatever the table's format, partitioning and row order; only their
     indices differ. Rows come ascending by row index, the order in which they are cheapest to read;
