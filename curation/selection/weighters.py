@@ -140,8 +140,8 @@ class DoReMi:
 
     SOURCE: arXiv 2305.10429: the weights themselves. OURS: a label's domains share what is the
     label's, at rho bona fide draws for each spoof draw; the paper has no labels, and without this
-    a label that is learned fast would be hardly drawn. Re-Mix does the same for the domains
-    of robot data, which have no labels. Losses of domains that the table does not have do not count.
+    a label that is learned fast would be hardly drawn. Re-Mix does the same for robot data, whose
+    domains have no labels. Losses of domains that the table does not have do not count.
     """
 
     uses = frozenset({"losses", "step_size", "smoothing", "ratio"})
