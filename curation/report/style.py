@@ -54,6 +54,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "text.color": INK,
+    # Names are data: a dollar in one is a dollar.
+    "text.parse_math": False,
     "xtick.color": INK,
     "ytick.color": INK,
     "xtick.labelsize": 9,

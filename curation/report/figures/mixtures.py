@@ -12,10 +12,13 @@ from curation.report.figures.heat_map import draw_heat_map, ink_on
 from curation.report.style import Figure, new_figure, styled
 from curation.report.wording import budget_text
 
-__all__ = ["MAX_DOMAINS", "mixtures_figure"]
+__all__ = ["MAX_ARMS", "MAX_DOMAINS", "mixtures_figure"]
 
 MAX_DOMAINS: Final = 30
 """More are not drawn: the table of mixtures has all of them."""
+
+MAX_ARMS: Final = 24
+"""Likewise: as many columns as can be read side by side."""
 
 _TITLES: Final = {"mass": "Share of the draws in %", "retention": "Rows kept of each domain in %"}
 
@@ -27,6 +30,7 @@ def mixtures_figure(
 
     A dot marks domains that a limit bound in most cells.
     """
+    num_arms, mixtures = len(mixtures), mixtures[:MAX_ARMS]
     sizes = {share.domain: share.num_rows for mixture in mixtures for share in mixture.domains}
     domains = sorted(sizes, key=lambda domain: (-sizes[domain], domain))
     drawn = domains[:MAX_DOMAINS]
@@ -67,6 +71,8 @@ def mixtures_figure(
             )
         more = len(domains) - len(drawn)
         note = f"; {more} smaller domains not shown" if more else ""
+        if num_arms > MAX_ARMS:
+            note += f"; {num_arms - MAX_ARMS} more arms not shown"
         axes.set_title(f"{_TITLES[shown]}; • a limit binds{note}")
         bar = figure.colorbar(image, ax=axes, shrink=0.6, aspect=24, pad=0.02)
         bar.outline.set_visible(False)

@@ -64,7 +64,8 @@ def scaling_figure(points: pa.Table, fit: Fit) -> Figure:
             axes.grid(color=GRID)
         grid[0].set_ylabel("EER in %")
         _agreement(grid[-1], observed, fitted)
-        grid[0].set_title(f"Law {fit.law}:  {_with_powers(fit.formula)}")
+        title = grid[0].set_title(f"Law {fit.law}:  {_with_powers(fit.formula)}")
+        title.set_parse_math(True)
     return figure
 
 

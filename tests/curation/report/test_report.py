@@ -269,6 +269,23 @@ def test_laws_of_several_budgets_stand_in_the_report() -> None:
     assert found[0].scaling.best.parameters["p"] == pytest.approx(0.4)
 
 
+def test_names_are_data(tmp_path: Path) -> None:
+    """Dollars are no formulas, tags no tags, bars no cells; an EER of 0 is one like others."""
+    rows = [
+        row(name, fold, 0, 0.0, budget_rows=budget, options={"note": "<i>|$"})
+        for name in ("a$x_{", "<b>|*", "naïve")
+        for fold in ("$f^", "<script>")
+        for budget in (None, 10)
+    ]
+    record = StudyRecord(results_of(rows), mixture_of(rows), {"design": {"table": "<t>"}})
+    write_report(record, tmp_path, baselines=["naïve"])
+    page = Page()
+    page.feed((tmp_path / "report.html").read_text())
+    assert {"a$x_{", "<b>|*", "naïve", "0.00 %"} <= {*page.cells}
+    lines = (tmp_path / "report.md").read_text().splitlines()
+    assert any(line.startswith("| &lt;b>\\|\\* | 10 rows |") for line in lines)
+
+
 def test_figures_are_pictures(record: StudyRecord) -> None:
     figure = mixtures_figure(analyse(record).mixtures)
     picture = Image.open(io.BytesIO(png(figure, dots_per_inch=50)))
