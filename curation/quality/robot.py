@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from curation.embed.episodes import SetAddress, SetReader
@@ -19,8 +18,8 @@ from curation.quality import robot_frames as flags
 from curation.quality import robot_lag, robot_motion, robot_timing
 from curation.quality.robot_motion import Signal
 from curation.quality.robot_reading import Frames, batches, features_of, read_frames
-from curation.quality.robot_scale import Scale
 from curation.quality.robot_scales import Scales, scales_of
+from curation.quality.robot_signals import alike, beside, signal_of
 from curation.quality.segments import Flags, Numbers
 from datalake.errors import InputError
 from datalake.lake import Lake
@@ -158,7 +157,7 @@ class RobotMeasures:
             for part in batches(reader.set.index.lengths[places], width):
                 frames = read_frames(reader.set, places[part], features)
                 own = there[part]
-                for group in _alike(robots[own], fps[own], frames):
+                for group in alike(robots[own], fps[own], frames):
                     at = own[group]
                     made = self._measured(frames.of(group), robots[at[0]], float(fps[at[0]]))
                     for name, column in made.items():
@@ -178,8 +177,8 @@ class RobotMeasures:
     def _measured(self, frames: Frames, robot: str, fps: float) -> dict[str, Numbers]:
         """The measures of episodes of one robot, rate and set of features."""
         starts, times = frames.starts, frames.timestamps
-        state = self._signal(frames, self.states, robot)
-        action = self._signal(frames, self.actions, robot)
+        state = signal_of(frames, self.states, self.scales[robot])
+        action = signal_of(frames, self.actions, self.scales[robot])
         found = {
             "num_gaps": robot_timing.num_gaps(times, starts, fps),
             "num_backward": robot_timing.num_backward(times, starts),
@@ -188,7 +187,7 @@ class RobotMeasures:
         signals = [each for each in (state, action) if each is not None]
         if not signals:
             return found
-        both = signals[0] if len(signals) == 1 else _beside(signals[0], signals[1])
+        both = signals[0] if len(signals) == 1 else beside(signals[0], signals[1])
         window = max(2, round(_SPELL_S * fps))
         idle = flags.idle(both.values, starts, both.scale, window=window)
         saturated = flags.saturated(both.values, starts, both.scale)
@@ -231,43 +230,10 @@ class RobotMeasures:
             "action_offset": robot_lag.offset(state, action, idle, frames.starts),
         }
 
-    def _signal(self, frames: Frames, features: tuple[Feature, ...], robot: str) -> Signal | None:
-        """The features side by side; None where the episodes have none of them."""
-        parts = [
-            Signal(frames.values[each.name], self.scales[robot][each.name])
-            for each in features
-            if frames.present[each.name].any()
-        ]
-        if not parts:
-            return None
-        signal = parts[0]
-        for part in parts[1:]:
-            signal = _beside(signal, part)
-        return signal
-
 
 def _names(feature: Feature) -> list[str]:
     known = len(feature.names) == feature.num_elements
     return list(feature.names) if known else [""] * feature.num_elements
-
-
-def _beside(one: Signal, other: Signal) -> Signal:
-    parts = (
-        np.concatenate([getattr(one.scale, part), getattr(other.scale, part)])
-        for part in ("low", "high", "step", "noise")
-    )
-    return Signal(np.hstack([one.values, other.values]), Scale(*parts))
-
-
-def _alike(
-    robots: npt.NDArray[np.object_], fps: Numbers, frames: Frames
-) -> list[npt.NDArray[np.int64]]:
-    """The episodes of each robot, rate and set of features."""
-    columns = [np.unique(robots.astype(str), return_inverse=True)[1]]
-    columns.append(np.unique(fps, return_inverse=True)[1])
-    columns += [present.astype(np.int64) for present in frames.present.values()]
-    kinds = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
-    return [np.flatnonzero(kinds == kind) for kind in range(kinds.max() + 1)]
 
 
 def _column(values: Numbers, kind: pa.DataType) -> pa.Array:
