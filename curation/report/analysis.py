@@ -98,6 +98,7 @@ def analyse(
     record: StudyRecord,
     *,
     baselines: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
     measure: Measure = "pooled",
     over: Unit = "fold",
     level: float = 0.95,
@@ -110,6 +111,7 @@ def analyse(
     Args:
         record: the study.
         baselines: what the other methods are compared with; None for those of its design.
+        methods: what is compared with them; None for all. Means are shown of all.
         measure: what a cell's EER is: `pooled` or `macro`.
         over: the unit of tests and intervals of differences.
         level: of the intervals.
@@ -136,8 +138,8 @@ def analyse(
         held = [name for name in of_design if name in names] if baselines is None else baselines
         if held:
             comparisons = compare(
-                record.results, protocol, held, measure=measure, over=over, level=level,
-                num_resamples=num_resamples, seed=seed,
+                record.results, protocol, held, methods=methods, measure=measure, over=over,
+                level=level, num_resamples=num_resamples, seed=seed,
             )  # fmt: skip
         folds = {(arm.name, arm.budget_rows): arm.fold_means for arm in arms}
         found.append(ProtocolFindings(protocol, means, comparisons, folds))

@@ -31,6 +31,7 @@ def write_report(
     *,
     title: str | None = None,
     baselines: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
     measure: Measure = "pooled",
     over: Unit = "fold",
     level: float = 0.95,
@@ -48,6 +49,7 @@ def write_report(
         folder: made if it is not there; files of the same names are replaced.
         title: of the page; None for one that names the table.
         baselines: what the other methods are compared with; None for those of the design.
+        methods: what is compared with them; None for all. Fewer questions need fewer folds.
         measure: what a cell's EER is: `pooled` or `macro`.
         over: the unit of tests and of intervals of differences: `fold` or `seed`.
         level: of the intervals.
@@ -62,7 +64,7 @@ def write_report(
         StoreError: the folder cannot be written.
     """
     analysis = analyse(
-        record, baselines=baselines, measure=measure, over=over, level=level,
+        record, baselines=baselines, methods=methods, measure=measure, over=over, level=level,
         num_resamples=num_resamples, seed=seed,
     )  # fmt: skip
     sections = sections_of(analysis)

@@ -275,7 +275,7 @@ def _fit(design: _Design, level: float, num_resamples: int) -> Fit:
         loss=float(loss[0]) / num_points,
         fit_error=math.sqrt(float((residuals**2).mean())),
         loo_error=math.sqrt(math.fsum(squares) / num_points),
-        remarks=tuple(_weak(design, parameters, refitted)),
+        remarks=tuple(_weak(design, parameters, refitted, num_cells)),
         ranges={
             name: (float(np.exp(column.min())), float(np.exp(column.max())))
             for name, column in zip(design.variables, design.raw_logs.T, strict=True)
@@ -309,10 +309,18 @@ def _named(design: _Design, theta: Array) -> dict[str, Array]:
 
 
 def _weak(
-    design: _Design, parameters: Mapping[str, Array], refitted: Mapping[str, Array]
+    design: _Design,
+    parameters: Mapping[str, Array],
+    refitted: Mapping[str, Array],
+    num_cells: int,
 ) -> list[str]:
     """Which numbers the data do not hold fast."""
     remarks = []
+    if num_cells < len(parameters) + 3:
+        remarks.append(
+            f"{num_cells} cells for {len(parameters)} numbers are a weak ground: more budgets, or "
+            "subsets of sources and generators, would hold them faster."
+        )
     for exponent, variable in zip("pqr", design.variables, strict=False):
         value, seen = float(parameters[exponent][0]), refitted[exponent]
         at_zero = float((seen < 1e-6).mean()) if len(seen) else float(value < 1e-6)

@@ -90,6 +90,15 @@ def test_a_gain_in_every_fold_is_found_and_one_of_noise_is_not() -> None:
     assert "7 suffice" in found.remarks[0]
 
 
+def test_fewer_questions_need_fewer_folds() -> None:
+    found = compare(three_methods(), "logo", ["random"], methods=["doss"])
+    assert found.table["arm"].to_pylist() == ["doss"]
+    assert found.table["p_holm"].to_pylist() == [2 / 64]
+    assert found.remarks == ()
+    with pytest.raises(NotFoundError, match="Did you mean doss"):
+        compare(three_methods(), "logo", ["random"], methods=["dos"])
+
+
 def test_five_seeds_of_one_fold_say_that_they_cannot_reach_five_per_cent() -> None:
     table = grid(
         ["a", "b"], ["g"], range(5), lambda method, fold, seed: 0.1 + 0.1 * (method == "b")
