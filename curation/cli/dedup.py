@@ -62,6 +62,13 @@ def dedup(
         str,
         typer.Option(help="cover: each dropped row has a kept one; semdedup: not so (embeddings)."),
     ] = "cover",
+    probes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Embeddings: cells in which a row is compared (3); SemDeDup's own way is 1.",
+        ),
+    ] = None,
     best_by: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Of duplicates keep the row of its largest value."),
@@ -108,6 +115,8 @@ def dedup(
         raise InputError(f"--by {by} compares exactly: it takes no --threshold")
     if rule != "cover" and (is_exact or by in _DECODING):
         raise InputError(f"--by {by} takes no --rule {rule}", expected="embeddings for it")
+    if probes is not None and (is_exact or by in _DECODING):
+        raise InputError(f"--by {by} takes no --probes", expected="embeddings for it")
     with ExitStack() as stack:
         progress = None if quiet else stack.enter_context(console.Progress("dedup"))
         choice = named_executor(executor, workers, address=ray_address, debug=session.debug)
@@ -128,7 +137,8 @@ def dedup(
             found = equal_rows(source, by, **common)
         else:
             limit = _NEAR if threshold is None else threshold
-            found = near_duplicates(source, by, limit, rule=cast("Rule", rule), **heavy)
+            cells: dict[str, Any] = {} if probes is None else {"num_probes": probes}
+            found = near_duplicates(source, by, limit, rule=cast("Rule", rule), **cells, **heavy)
     conflicts = num_conflicts(source, found.drops) if "label" in source.schema.names else 0
     if conflicts:
         log.warning(

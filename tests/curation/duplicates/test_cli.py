@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.csv as as_csv
 import pyarrow.parquet as as_parquet
 import pytest
 
 import datalake
 from curation.cli.app import app
-from curation.duplicates import equal_rows
+from curation.duplicates import equal_rows, near_duplicates
+from datalake import Lineage
 from datalake.cli import console
 from datalake.pipelines.ingest import ingest
+from tests.curation.select.corpora import KEYS, key_table
 from tests.speech import write_speech
+
+CREATED = Lineage("create")
 
 
 def curate(capsys, *args: str) -> tuple[int, str, str]:
@@ -74,6 +80,32 @@ def test_people_get_a_summary_and_hear_of_labels_that_differ(lake, capsys, caplo
     assert f"{count} dropped rows have another label" in caplog.text
 
 
+def test_semdedup_is_a_baseline_that_selections_act_within(tmp_path, capsys) -> None:
+    keys = key_table({"a": 20, "a/x": 40})
+    vectors = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+    # Chains: each vector a little further from the first.
+    vectors[20:50] = vectors[20] + np.linspace(0, 3, 30)[:, None] * vectors[1]
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
+    lake = datalake.open_lake(tmp_path / "lake")
+    table = lake.create("corpus", KEYS.append(pa.field("vector", column.type)), lineage=CREATED)
+    table = table.append(keys.append_column("vector", column))
+    options = ["corpus", "--lake", lake.location.uri, "--json", "--quiet"]
+    code, out, _ = curate(
+        capsys, "dedup", *options, "--by", "vector", "--rule", "semdedup", "--threshold", ".99",
+        "--probes", "1", "--as", "semdedup",
+    )  # fmt: skip
+    found = near_duplicates(table, "vector", 0.99, rule="semdedup", num_probes=1)
+    assert code == 0
+    assert json.loads(out)["num_uncovered"] == found.num_uncovered > 0
+    kept = lake.selection("semdedup")
+    assert kept.rows["row_index"].to_pylist() == found.kept["row_index"].to_pylist()
+    assert kept.parameters["num_probes"] == 1
+    code, out, _ = curate(
+        capsys, "select", *options, "--within", "semdedup", "--method", "random", "--budget", "9"
+    )
+    assert (code, json.loads(out)["num_rows"]) == (0, 9)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -83,6 +115,7 @@ def test_people_get_a_summary_and_hear_of_labels_that_differ(lake, capsys, caplo
         (["--by", "audio", "--threshold", "0.2"], "threshold"),
         (["--threshold", "0.9"], "no --threshold"),
         (["--by", "audio", "--rule", "semdedup"], "no --rule semdedup"),
+        (["--by", "bytes", "--probes", "1"], "no --probes"),
         (["--best-by", "snr"], "no column snr"),
     ],
 )

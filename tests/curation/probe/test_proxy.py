@@ -9,10 +9,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import curation
+import datalake
+from curation.cli.app import app
 from curation.probe import LFCC_LCNN, FeatureStore, TrainingSettings, read_keys
 from curation.probe.proxy import ProxyRun, _reweigh, train_proxy
 from curation.selection.domain_losses import LOSSES, dro_weights, read_losses
 from curation.selection.group_dro import GroupDro
+from datalake import Lineage
+from datalake.cli import console
 from datalake.errors import InputError
 from tests.curation.probe.corpora import row, separable, table_of
 
@@ -74,6 +79,25 @@ def test_a_step_by_hand() -> None:
         },
     ]  # fmt: skip
     assert of_row == pytest.approx([a / 2 / (a + b), a / 2 / (a + b), b / (a + b)])
+
+
+def test_the_command_writes_what_weigh_reads(tmp_path, capsys) -> None:
+    lake = datalake.open_lake(tmp_path / "lake")
+    table = separable(16, 12)
+    rows = table.scan().read_all()
+    lake.create("corpus", rows.schema, lineage=Lineage("create")).append(rows)
+    out = tmp_path / "losses.csv"
+    command = [
+        "proxy", "corpus", "--lake", lake.location.uri, "--steps", "4", "--batch-size", "8",
+        "--seconds", ".3", "--out", str(out), "--device", "cpu", "--quiet",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit) as leaving:
+        console.run(app, "curate", command)
+    said = capsys.readouterr().out
+    assert leaving.value.code == 0
+    assert f"curate weigh corpus --method doremi --losses {out}" in said
+    found = curation.weigh(lake["corpus"], table_name="corpus", method="doremi", losses=out)
+    assert len(found) == rows.num_rows
 
 
 def test_what_cannot_be_learned_is_refused() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -14,16 +12,17 @@ import pytest
 import curation
 import datalake
 from curation.audit.split import split_rows
+from curation.cli.app import app
 from curation.duplicates import equal_rows, near_duplicates
 from curation.quality.drops import find_drops, parse_rule
 from curation.selection import OrderOptions
 from curation.selection.explanation import Verdict
 from curation.selection.passing import select_passing
 from datalake import Lineage
+from datalake.cli import console
 from datalake.errors import NotFoundError
 from datalake.lake import Lake, Selection
 from tests.curation.select.corpora import domain_name, first_of_each, key_table
-from tests.patience import PATIENCE_S
 
 SIZES = {"a": 40, "a/x": 60, "a/y": 7, "b": 3, "b/x": 30, "r": 20}
 
@@ -250,24 +249,23 @@ def test_rows_that_are_not_there_and_rows_of_one_id(tmp_path) -> None:
     assert "came in later" not in never.text
 
 
-def test_the_command(uri, lake, rows) -> None:
+def test_the_command(uri, lake, capsys) -> None:
     saved(lake, select(lake, cap=10, where="duration_s > 1", name="ten"))
-    command = [sys.executable, "-c", "from curation.cli import main; main()", "explain"]
 
-    def curate(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments, "--lake", uri],
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+    def curate(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            console.run(app, "curate", ["explain", *arguments, "--lake", uri])
+        return leaving.value.code, *capsys.readouterr()
 
-    facts = json.loads(curate("corpus", "ten", "--json").stdout)
+    facts = json.loads(curate("corpus", "ten", "--json")[1])
     assert [step["reason"] for step in facts["steps"]] == ["where", "beyond_cap", "beyond_ratio"]
     assert facts["steps"][-1]["num_left"] == facts["num_selected"]
     assert {row["domain"] for row in facts["binding"]} >= {"a/x", "b/x"}
-    told = json.loads(curate("corpus", "ten", "a/x-1", "a/x-0", "--json").stdout)
+    told = json.loads(curate("corpus", "ten", "a/x-1", "a/x-0", "--json")[1])
     assert [each["utt_id"] for each in told] == ["a/x-1", "a/x-0"]
     assert told[1]["text"] == "`duration_s > 1` does not hold: duration_s = 1.0"
-    assert "beyond_cap" in curate("corpus", "ten").stdout
-    wrong = curate("other", "ten")
-    assert wrong.returncode == 2
-    assert "ten is not a selection of other. Expected the table corpus" in wrong.stderr
+    assert told[1]["text"] in curate("corpus", "ten", "a/x-0")[1]
+    assert "beyond_cap (cap 10" in curate("corpus", "ten")[1]
+    code, out, err = curate("other", "ten")
+    assert (code, out) == (2, "")
+    assert "ten is not a selection of other. Expected the table corpus" in err
