@@ -139,8 +139,6 @@ def test_an_order_is_given_saved_and_shown(embedded: str) -> None:
     ("arguments", "message"),
     [
         (["--order", "k_centre"], "There is no order 'k_centre'. Did you mean k_center"),
-        (["--order", "k_center"], "needs a column of embeddings .--embedding.*voice"),
-        (["--embedding", "voice"], "The order hash does not use embedding"),
         (["--order", "quality", "--quality", "snr"], "not there.*curate measure.*snr_db"),
     ],
 )
