@@ -9,6 +9,7 @@ from curation.cli.dedup import dedup
 from curation.cli.drop import drop
 from curation.cli.embed import embed
 from curation.cli.explain import explain
+from curation.cli.mask import mask
 from curation.cli.measure import measure
 from curation.cli.probe import probe
 from curation.cli.proxy import proxy
@@ -29,6 +30,7 @@ console.command(app)(explain)
 console.command(app)(probe)
 console.command(app)(proxy)
 console.command(app)(measure)
+console.command(app)(mask)
 console.command(app)(embed)
 console.command(app)(drop)
 console.command(app)(dedup)

@@ -13,6 +13,7 @@ import typer
 from datalake.cli import console
 from datalake.cli.sets import is_set, table_of
 from datalake.episodes.episode_set import PARTS, EpisodeSet, episode_sets, open_episodes
+from datalake.episodes.masks import is_mask, open_mask
 from datalake.episodes.schema import EPISODES
 from datalake.errors import NotFoundError
 from datalake.lake import Lake
@@ -64,7 +65,19 @@ def info(
     if name in lake.selections():
         facts, sections = _describe_selection(lake, name)
     else:
-        facts, sections = _describe_table(table_of(lake, name), name, counts)
+        table = table_of(lake, name)
+        facts, sections = _describe_table(table, name, counts)
+        if is_mask(table):
+            mask = open_mask(lake, name)
+            facts |= {
+                "kind": "mask",
+                "set": mask.set_name,
+                "set_version": mask.set_version,
+                "num_frames_masked": mask.num_frames,
+                "parameters": mask.parameters,
+                "digest": mask.digest,
+            }
+            sections = {"reasons": mask.by_reason(), **sections}
     if session.as_json:
         console.print_json({**facts, **sections})
         return

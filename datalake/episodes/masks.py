@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datalake.episodes.episode_set import EpisodeSet, episode_sets, require_set
+from datalake.episodes.episode_set import EpisodeSet, episode_sets
 from datalake.episodes.masked_frames import MaskedFrames, merged
 from datalake.errors import (
     ConfigError,
@@ -322,8 +322,8 @@ def open_mask(lake: Lake, name: str, version: int | None = None) -> Mask:
     """Load a mask, the latest version or an earlier one.
 
     Raises:
-        NotFoundError: there is no such mask (names the nearest) or version, its set is gone, or it
-            was never finished.
+        NotFoundError: there is no such mask (names the nearest) or version, or it was never
+            finished.
         SchemaError: its columns are not those of a mask.
         StoreError: the spans are not the ones that were saved.
     """
@@ -344,7 +344,6 @@ def open_mask(lake: Lake, name: str, version: int | None = None) -> Mask:
             found="one that something else than saving a mask made",
             fix="Make the mask again under this name, or open an earlier version",
         )
-    require_set(lake, properties[_SET])
     judged, spans = _from_rows(table)
     mask = Mask(
         name=name,
