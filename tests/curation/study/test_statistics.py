@@ -133,6 +133,8 @@ def test_a_baseline_without_a_budget_is_compared_at_every_budget() -> None:
     found = compare(results_of(rows), "logo", ["naive", "random"])
     pairs = [(r["arm"], r["baseline"], r["budget_rows"]) for r in found.table.to_pylist()]
     assert pairs == [("doss", "naive", 100), ("doss", "naive", 200), ("doss", "random", 100)]
+    # Equal is not better.
+    assert found.table["num_better"].to_pylist() == [0, 0, 0]
     assert "random was not run at 200 rows: not compared with doss." in found.remarks
 
 
