@@ -125,7 +125,9 @@ def _steps(summary: Summary) -> list[dict[str, Any]]:
     lines = [{"selection": summary.name, "step": table, "refused": None, "left": summary.num_rows}]
     for step in summary.steps:
         facts = ", ".join(
-            f"{key} {value}" for key, value in step.facts.items() if value is not None
+            str(value) if key == step.reason else f"{key} {value}"
+            for key, value in step.facts.items()
+            if value is not None
         )
         lines.append(
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,6 +95,14 @@ def summarize(lake: Lake, selection: Selection) -> Summary:
     )
 
 
+_TELLING: Final = {
+    "beyond_cap": ("cap", "budget", "unit", "order"),
+    "beyond_ratio": ("ratio", "real_mode", "order"),
+    "beyond_budget": ("num_rows", "budget", "unit", "order"),
+    "beyond_first": ("order",),
+}
+"""The parameters that say most of a reason."""
+
 _Refused = list[tuple[str, int, Mapping[str, object]]]
 
 
@@ -115,9 +124,19 @@ def _by_method(table: Table, selection: Selection) -> _Refused:
         kept = len(selection) if selection.method == "random" else row["num_kept"]
         is_bonafide = row["label"] == BONAFIDE
         counts[reason_beyond(selection.method, is_bonafide=is_bonafide, num_kept=kept)] += count
-    names = ("cap", "ratio", "real_mode", "budget", "unit", "num_rows", "order")
-    facts = {name: parameters[name] for name in names if parameters.get(name) is not None}
-    return [(reason, count, facts) for reason, count in sorted(counts.items()) if count]
+    return [
+        (
+            reason,
+            count,
+            {
+                name: parameters[name]
+                for name in _TELLING.get(reason, ())
+                if parameters.get(name) is not None
+            },
+        )
+        for reason, count in sorted(counts.items())
+        if count
+    ]
 
 
 def _by_rule(table: Table, selection: Selection) -> _Refused:
