@@ -96,8 +96,8 @@ def _results(analysis: Analysis, index: int) -> Section:
         pictures.append(
             Picture(
                 "cross_source",
-                "EER in % of detectors trained on one source (row) and tested on another (column); "
-                "framed: training and test are of one source."
+                "EER in % of detectors trained on one source (row) and tested on another (column). "
+                "A dash: not tested; a frame: training and test are of one source."
                 + (f" {more} more arms are not drawn." if more else ""),
                 cross_source_figure(shown),
             )

@@ -19,7 +19,7 @@ __all__ = ["cross_source_figure"]
 def cross_source_figure(matrices: Sequence[CrossMatrix]) -> Figure:
     """A panel an arm, rows trained on, columns tested on, one colour scale; the number in each.
 
-    The diagonal, where training and test are of one source, is framed.
+    The diagonal, where training and test are of one source, is framed where there is a value.
     """
     num_columns = min(len(matrices), 2)
     num_lines = math.ceil(len(matrices) / num_columns)
@@ -58,7 +58,7 @@ def _draw(axes: Any, matrix: CrossMatrix, top: float) -> Any:
                 column, row, "–" if np.isnan(value) else f"{value:.1f}", ha="center", va="center",
                 color=color, fontsize=9, fontweight="bold" if trained == tested else "normal",
             )  # fmt: skip
-            if trained == tested:
+            if trained == tested and not np.isnan(value):
                 axes.add_patch(_frame(column - 0.46, row - 0.43, color))
     axes.set_title(f"{matrix.arm}, {budget_text(matrix.budget_rows)}")
     return image

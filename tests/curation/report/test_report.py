@@ -240,7 +240,7 @@ def test_the_matrix_writes_its_numbers_and_marks_gaps() -> None:
     analysis = analyse(StudyRecord(results_of(rows)))
     figure = cross_source_figure(analysis.matrices)
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.0", "25.0", "30.0", "–"]
-    assert len(figure.axes[0].patches) == 2
+    assert len(figure.axes[0].patches) == 1
     assert any("hard does not say why" in caveat for caveat in caveats(analysis))
 
 
