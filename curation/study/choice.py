@@ -267,12 +267,18 @@ def _amount(durations: Numbers) -> Amount:
 
 def _domains(side: pa.Table) -> list[Domain]:
     columns = [side[name].to_pylist() for name in UTTERANCES.columns]
+    known: dict[tuple[str | None, ...], Domain] = {}
     found = []
-    for utt_id, values in zip(side["utt_id"].to_pylist(), zip(*columns, strict=True), strict=True):
-        domain = UTTERANCES.domain(*values)
-        if domain is None:
-            raise InputError("A row has no domain", where=str(utt_id), expected=UTTERANCES.expected)
-        found.append(domain)
+    for utt_id, *values in zip(side["utt_id"].to_pylist(), *columns, strict=True):
+        key = tuple(values)
+        if key not in known:
+            domain = UTTERANCES.domain(*key)
+            if domain is None:
+                raise InputError(
+                    "A row has no domain", where=str(utt_id), expected=UTTERANCES.expected
+                )
+            known[key] = domain
+        found.append(known[key])
     return found
 
 
