@@ -104,6 +104,8 @@ bench-curation: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/metrics.py --official $(OFFICIAL)
 	$(BIN)/python benchmarks/kmeans.py --faiss-python $(FAISS_PYTHON)
 	$(BIN)/python benchmarks/duplicates.py
+	$(BIN)/python benchmarks/facility_location.py --apricot-python $(APRICOT_PYTHON)
+	$(BIN)/python benchmarks/facility_location.py --rows 200000 --rounds 1
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
