@@ -67,6 +67,14 @@ def pack(
     overlong: Annotated[
         Overlong, typer.Option(help="What becomes of items longer than a sequence.")
     ] = "raise",
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Leave out the frames of this mask: what is left between them is an item. May be "
+            "repeated.",
+        ),
+    ] = None,
     with_: Annotated[
         str | None,
         typer.Option("--with", metavar="A,B,…", help="Put the values of these features in."),
@@ -123,6 +131,8 @@ def pack(
     target = None if dry_run else into
     lake = session.open_lake()
     if as_ == "shards":
+        if mask:
+            raise InputError("Shards take no mask", fix="Pack sequences, or leave out --mask")
         report: Any = shard(
             lake,
             _only(sources),
@@ -150,6 +160,7 @@ def pack(
             num_ranks=ranks,
             overlong=overlong,
             seed=seed,
+            masks=tuple(mask or ()),
             columns=tuple(name.strip() for name in with_.split(",")) if with_ else (),
             token_columns=token_columns,
             weights=_weights(weight or ()),

@@ -109,6 +109,8 @@ class Mask:
     """`MASK_SPANS`. Spans of different reasons may overlap."""
     parameters: Mapping[str, object] = field(default_factory=dict)
     """What made it was given, as JSON values."""
+    version: int | None = None
+    """Of its table; None if it is not saved."""
 
     @classmethod
     def of(
@@ -353,6 +355,7 @@ def open_mask(lake: Lake, name: str, version: int | None = None) -> Mask:
         judged=judged,
         spans=spans,
         parameters=json.loads(properties[_PARAMETERS]),
+        version=table.version,
     )
     if mask.digest != properties[_DIGEST]:
         raise StoreError(

@@ -25,7 +25,7 @@ from datalake.pipelines.executors import Executor
 from datalake.pipelines.packing.plan import Plan, make_plan, write_plan
 from datalake.pipelines.packing.report import PackReport
 from datalake.pipelines.packing.settings import PackSettings
-from datalake.pipelines.packing.sources import Source, read_source
+from datalake.pipelines.packing.sources import Source, open_masks, read_source
 from datalake.pipelines.packing.stage import PackedSource, PackJob, StagedSequences
 from datalake.pipelines.packing.target import Target
 from datalake.pipelines.run import ProgressSink
@@ -66,7 +66,7 @@ def pack(
 
     Raises:
         InputError: an option does not fit, or an item is too long and shall raise.
-        NotFoundError: a source, a version or a feature is not there.
+        NotFoundError: a source, a version, a mask or a feature is not there.
         ExistsError: the name is taken, or the table has other columns.
         StoreError: a store refused or did not answer; nothing is published.
         ConflictError: another writer filled the table meanwhile; nothing is published.
@@ -76,7 +76,8 @@ def pack(
     target = Target(lake, into) if into is not None else None
     workers = chosen_executor(executor, num_workers, lake) if target else None
     started = time.monotonic()
-    read = [read_source(lake, name, version, settings) for name in names]
+    masks = open_masks(lake, settings.masks, names)
+    read = [read_source(lake, name, version, settings, masks.get(name)) for name in names]
     columns = _columns(read, settings)
     plan = make_plan(read, settings)
     plan.report.plan_s = time.monotonic() - started

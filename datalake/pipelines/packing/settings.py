@@ -49,6 +49,8 @@ class PackSettings:
     num_ranks: int = 1
     overlong: Overlong = "raise"
     seed: int = 0
+    masks: tuple[str, ...] = ()
+    """Names of masks, at most one of each set: an episode's items are those of what it leaves."""
     columns: tuple[str, ...] = ()
     """Features whose values are put into the rows."""
     token_columns: bool = True

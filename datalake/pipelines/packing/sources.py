@@ -1,6 +1,7 @@
 """What can be packed of an episode set or a table: items and what they cost. Reads no media.
 
-An item is an episode, a window of one, a piece of an overlong one, or a row of any other table.
+An item is an episode, a window of one, a piece of an overlong one, or a row of any other table. With
+a mask it is a run of unmasked frames, or a window or piece of that, in place of an episode.
 Its tokens are a head (its text), tokens that come once, and tokens a repetition: a frame of an
 episode, a token of sound, a frame of a video. So overlong items are cut where repetitions meet.
 """
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from datalake.episodes import EpisodeSet, episode_sets, open_episodes
+from datalake.episodes.masks import Mask, open_mask
 from datalake.errors import InputError, NotFoundError, nearest
 from datalake.lake import Lake
 from datalake.packing import Block, Layout, Modality, Pieces, Span, TokenCosts, fit
@@ -24,7 +26,7 @@ from datalake.recording import Feature
 from datalake.schema import MEDIA_KEY, is_media
 from datalake.tables import Table
 
-__all__ = ["Source", "read_source"]
+__all__ = ["Source", "open_masks", "read_source"]
 
 _IDS = ("utt_id", "item_id", "id")
 _TEXTS = ("text", "transcript", "caption", "instruction")
@@ -58,7 +60,7 @@ class Source:
     repeats: npt.NDArray[np.int32]
     """Its frames or repetitions, (items,)."""
     num_left_out: int = 0
-    """Episodes without a window, rows without a token."""
+    """Episodes (or runs of them) without a window, rows without a token."""
     num_cut: int = 0
     """Items that were cut short."""
     lost: int = 0
@@ -95,15 +97,40 @@ class Source:
         return counts
 
 
-def read_source(lake: Lake, name: str, version: int | None, settings: PackSettings) -> Source:
+def open_masks(lake: Lake, names: Sequence[str], sources: Sequence[str]) -> dict[str, Mask]:
+    """The masks of sources, by the source.
+
+    Raises:
+        NotFoundError: there is no such mask.
+        InputError: it is of none of these, or one of them has two.
+    """
+    found: dict[str, Mask] = {}
+    for name in names:
+        mask = open_mask(lake, name)
+        if mask.set_name not in sources or mask.set_name in found:
+            raise InputError(
+                f"The mask {name!r} cannot be used",
+                expected="at most one mask of each episode set that is packed: "
+                + ", ".join(sources),
+                found=f"one of {mask.set_name}"
+                + (", which has one" if mask.set_name in found else ""),
+            )
+        found[mask.set_name] = mask
+    return found
+
+
+def read_source(
+    lake: Lake, name: str, version: int | None, settings: PackSettings, mask: Mask | None = None
+) -> Source:
     """The items of an episode set, or of any other table.
 
     Raises:
         NotFoundError: there is neither of that name, or no such version.
-        InputError: nothing of the table can be packed, or an item is too long and shall raise.
+        InputError: nothing of the table can be packed, an item is too long and shall raise, or the
+            mask does not fit the episodes.
     """
     if name in episode_sets(lake):
-        return _of_episodes(open_episodes(lake, name, version), settings)
+        return _of_episodes(open_episodes(lake, name, version), settings, mask)
     if name not in lake:
         raise NotFoundError(
             f"There is no episode set or table {name!r}",
@@ -113,7 +140,7 @@ def read_source(lake: Lake, name: str, version: int | None, settings: PackSettin
     return _of_table(name, lake[name].at(version), settings)
 
 
-def _of_episodes(episodes: EpisodeSet, settings: PackSettings) -> Source:
+def _of_episodes(episodes: EpisodeSet, settings: PackSettings, mask: Mask | None) -> Source:
     index = episodes.index
     settings.costs.check_cameras(episodes.features)
     if settings.unit == "frames":
@@ -126,8 +153,18 @@ def _of_episodes(episodes: EpisodeSet, settings: PackSettings) -> Source:
         f"{episodes.name}.{part}": table.version
         for part, table in (("episodes", episodes.episodes), ("frames", episodes.frames))
     }
-    cut = _Cut(settings, heads, layout_of, layouts, index.episode_ids)
-    pieces = cut.windows(index.lengths) if settings.parts == "windows" else cut.whole(index.lengths)
+    # What is packed of which episode: all of it, or the runs that a mask leaves.
+    owners, lengths = np.arange(len(index.lengths)), index.lengths
+    begins = np.zeros(len(owners), np.int64)
+    if mask is not None:
+        masked = mask.on(episodes)
+        owners, begins, ends = masked.runs(index.starts[:-1], index.starts[1:])
+        begins, lengths = begins - index.starts[owners], ends - begins
+        if mask.version is not None:
+            inputs[mask.name] = mask.version
+    ids = index.episode_ids.take(pa.array(owners))
+    cut = _Cut(settings, heads[owners], layout_of[owners], layouts, ids)
+    pieces = cut.windows(lengths) if settings.parts == "windows" else cut.whole(lengths)
     return Source(
         name=episodes.name,
         inputs=inputs,
@@ -139,8 +176,8 @@ def _of_episodes(episodes: EpisodeSet, settings: PackSettings) -> Source:
         heads=heads,
         layout_of=layout_of,
         layouts=layouts,
-        parents=pieces.items.astype(np.int32),
-        starts=pieces.starts,
+        parents=owners[pieces.items].astype(np.int32),
+        starts=(begins[pieces.items] + pieces.starts).astype(np.int32),
         repeats=pieces.lengths,
         num_left_out=cut.num_left_out,
         num_cut=len(pieces.cut_items),

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datalake.episodes import EpisodeSet
+from datalake.episodes.masks import Mask, save_mask
+from datalake.episodes.operations import trim
 from datalake.errors import ConflictError, ExistsError, InputError, LakeError, NotFoundError
 from datalake.lake import Lake, Lineage, open_lake
 from datalake.packing import METHODS, Modality, TokenCosts, unpack
@@ -449,3 +451,51 @@ def test_an_empty_set_packs_to_an_empty_table(lake: Lake) -> None:
     report = packed(lake, "g1", columns=("action",), num_ranks=4)
     assert report.num_sequences == lake["packed"].count_rows() == 0
     assert str(report)
+
+
+@pytest.mark.parametrize("parts", ["episodes", "windows"])
+def test_masked_frames_are_left_out(lake: Lake, parts: str) -> None:
+    g1 = write_robots(lake, image=False, video=False)
+    hidden = {0: [(0, 3)], 2: [(5, 7), (12, 13)], 3: [(0, 9)]}
+    spans = [
+        {"episode_id": f"robots/{n:06d}", "from_frame": a, "to_frame": b, "reason": "idle"}
+        for n, found in hidden.items()
+        for a, b in found
+    ]
+    mask = Mask.of(g1, pa.Table.from_pylist(spans), reasons=["idle"])
+    version = save_mask(lake, "g1.masks", mask, Lineage("test"))
+    runs = {0: [(3, 12)], 1: [(0, 7)], 2: [(0, 5), (7, 12), (13, 20)], 4: [(0, 15)]}
+    options = {"parts": parts, "history": 1, "chunk": 5, "masks": ("g1.masks",)}
+    report = packed(lake, "g1", columns=("note",), **options)
+    segments = [each for row in rows_of(lake)["segments"].to_pylist() for each in row]
+    found = sorted((each["item_id"], each["start"], each["num_frames"]) for each in segments)
+    if parts == "episodes":
+        expected = [(n, a, b - a) for n, of in runs.items() for a, b in of]
+    else:
+        expected = [(n, at, 6) for n, of in runs.items() for a, b in of for at in range(a, b - 5)]
+        assert report.sources[0].num_left_out == 2  # Runs of 5.
+    assert found == sorted((f"robots/{n:06d}", start, length) for n, start, length in expected)
+    frames = unpack(rows_of(lake)).to_pylist()
+    for row in frames:
+        assert row["note"] == f"frame {row['frame_index']} of {int(row['item_id'][-6:])} ✓"
+    assert lake.log("packed")[-1].inputs["g1.masks"] == version
+    assert lake.log("packed")[-1].config["masks"] == ["g1.masks"]
+
+
+def test_a_mask_that_does_not_fit_is_refused(lake: Lake) -> None:
+    g1 = write_robots(lake, image=False, video=False)
+    write_robots(lake, "g2", image=False, video=False)
+    spans = {"episode_id": ["robots/000000"], "from_frame": [0], "to_frame": [3], "reason": ["a"]}
+    mask = Mask.of(g1, pa.table(spans), reasons=["a"])
+    for name in ("one", "two"):
+        save_mask(lake, name, mask, Lineage("test"))
+    with pytest.raises(InputError, match="one of g1"):
+        packed(lake, "g2", masks=("one",))
+    with pytest.raises(InputError, match="g1, which has one"):
+        packed(lake, "g1", masks=("one", "two"))
+    with pytest.raises(NotFoundError, match="no mask 'three'"):
+        packed(lake, "g1", masks=("three",))
+    trim(lake, "g1", head=1, episode_ids=["robots/000004"])
+    with pytest.raises(InputError, match="of another length"):
+        packed(lake, "g1", masks=("one",))
+    assert "packed" not in lake
