@@ -1,7 +1,7 @@
 """What can be packed of an episode set or a table: items and what they cost. Reads no media.
 
-An item is an episode, a window of one, a piece of an overlong one, or a row of any other table. With
-a mask it is a run of unmasked frames, or a window or piece of that, in place of an episode.
+An item is an episode, a window of one, a piece of an overlong one, or a row of any other table.
+With a mask it is a run of unmasked frames, or a window or piece of that, in place of an episode.
 Its tokens are a head (its text), tokens that come once, and tokens a repetition: a frame of an
 episode, a token of sound, a frame of a video. So overlong items are cut where repetitions meet.
 """
