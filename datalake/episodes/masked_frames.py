@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class MaskedFrames:
-    """The masked frames of one version of a set. 16 bytes a span.
+    """The masked frames of one version of a set. 32 bytes a span.
 
     They cut episodes into runs: consecutive frames of an episode of which none is masked.
     """
@@ -26,10 +27,20 @@ class MaskedFrames:
     digest: str
     """Of the mask, whatever the version of the set: `Mask.digest`."""
 
+    @cached_property
+    def _before(self) -> _Ints:
+        """Where the masked span before a run ends, and 0 before the first; (k + 1,)."""
+        return np.concatenate([np.zeros(1, np.int64), self.ends])
+
+    @cached_property
+    def _after(self) -> _Ints:
+        """Where the masked span after a run begins, and far away after the last; (k + 1,)."""
+        return np.append(self.begins, np.iinfo(np.int64).max)
+
     def holds(self, rows: _Ints) -> npt.NDArray[np.bool_]:
         """Whether each of these rows is masked, (n,)."""
         span = np.searchsorted(self.begins, rows, side="right")
-        return np.asarray(rows < np.concatenate([[0], self.ends])[span], np.bool_)
+        return np.asarray(rows < self._before[span], np.bool_)
 
     def run_of(self, rows: _Ints, firsts: _Ints, stops: _Ints) -> tuple[_Ints, _Ints]:
         """Where the run of each row begins and ends.
@@ -43,8 +54,8 @@ class MaskedFrames:
             The first row of the run, and the row after its last; (n,) each.
         """
         span = np.searchsorted(self.begins, rows, side="right")
-        before = np.concatenate([[0], self.ends])[span]
-        after = np.append(self.begins, np.iinfo(np.int64).max)[span]
+        before = self._before[span]
+        after = self._after[span]
         return np.maximum(firsts, before), np.minimum(stops, after)
 
     def runs(self, firsts: _Ints, stops: _Ints) -> tuple[_Ints, _Ints, _Ints]:
@@ -66,9 +77,9 @@ class MaskedFrames:
         number = np.arange(len(owners)) - np.repeat(np.cumsum(num_runs) - num_runs, num_runs)
         # The masked span after each run; the one before it is the one before that.
         after = low[owners] + number
-        begins = np.where(number == 0, firsts[owners], np.concatenate([[0], self.ends])[after])
+        begins = np.where(number == 0, firsts[owners], self._before[after])
         is_last = number == num_runs[owners] - 1
-        ends = np.where(is_last, stops[owners], np.append(self.begins, 0)[after])
+        ends = np.where(is_last, stops[owners], self._after[after])
         some = begins < ends
         return owners[some], begins[some], ends[some]
 

@@ -71,7 +71,7 @@ class Windows:
             different frame rates take the frames that each rate has there.
         delta_indices: for a feature its offsets in frames, in place of seconds.
         columns: the features to read; None for all. Those with offsets are read in any case.
-        masks: frames that no window is to hold; 16 bytes a span.
+        masks: frames that no window is to hold; 32 bytes a span.
         tolerance_s: how far an offset may be from a multiple of 1/fps, and a frame of a video from
             its timestamp.
         size: (width, height) to which pictures are resized as they are decoded.
