@@ -9,8 +9,9 @@ Parquet files and judge them in a process of their own, by turns; imports are no
 findings are compared, word for word: for the check `per_episode` those of all episodes, not only
 the 20 that the peer prints.
 
-The check `anomalies` compares all pairs of episodes and is timed apart. A run of the peer that
-takes longer than `--limit` seconds is given up, and the ratio is then a lower bound.
+Timed are the checks whose cost grows with the frames, and these with `anomalies`, which in the peer
+compares all pairs of episodes. A run of the peer that takes longer than `--limit` seconds is given
+up, and the ratio is then a lower bound.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from datalake.episodes.statistics.columns import numbers_of
 
 FPS = 30
 SIZES = {"observation.state": 7, "action": 7, "action.base": 2}
-CHECKS = (["temporal", "actions", "per_episode"], ["anomalies"])
+TASKS = ["pick", "place", "push"]
+LINEAR = ["temporal", "actions", "per_episode"]
+CHECKS = (LINEAR, [*LINEAR, "anomalies"])
 
 PEER = """
 import builtins, json, resource, sys, time
@@ -115,7 +118,20 @@ def write_dataset(root: Path, num_episodes: int) -> int:
         last = min(first + 500, num_episodes)
         part = table.slice(starts[first], starts[last] - starts[first])
         pq.write_table(part, root / f"data/chunk-000/file-{number:03d}.parquet")
-    episodes = pa.table({"episode_index": np.arange(num_episodes), "length": lengths})
+    numbered = np.arange(num_episodes)
+    episodes = pa.table(
+        {
+            "episode_index": numbered,
+            "length": lengths,
+            "tasks": [TASKS] * num_episodes,
+            "data/chunk_index": np.zeros(num_episodes, np.int64),
+            "data/file_index": numbered // 500,
+            "dataset_from_index": starts[:-1],
+            "dataset_to_index": starts[1:],
+        }
+    )
+    tasks = pa.table({"task_index": range(3), "task": TASKS})
+    pq.write_table(tasks, root / "meta/tasks.parquet")
     pq.write_table(episodes, root / "meta/episodes/chunk-000/file-000.parquet")
     features = {
         name: {"dtype": "float32", "shape": [size], "names": None} for name, size in SIZES.items()
@@ -123,7 +139,8 @@ def write_dataset(root: Path, num_episodes: int) -> int:
     info = {
         "codebase_version": "v3.0", "fps": FPS, "robot_type": "arm", "features": features,
         "total_episodes": num_episodes, "total_frames": total, "total_tasks": 3,
-        "chunks_size": 1000, "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}",
+        "chunks_size": 1000,
+        "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
     }  # fmt: skip
     (root / "meta/info.json").write_text(json.dumps(info))
     return total
