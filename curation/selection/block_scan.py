@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +34,8 @@ BLOCK_ROWS: Final = 1 << 20
 """Rows of a block: their keys are some 100 MB in memory."""
 
 _BATCH_ROWS: Final = 1 << 16
+
+Keyed: TypeAlias = Callable[[pa.RecordBatchReader], pa.RecordBatchReader]
 
 
 def key_scan(
@@ -105,15 +107,45 @@ class BlockKeyScan(KeyScan):
 
     def collect_all(self, plan: PoolPlan, thresholds: pa.Table, seed: int) -> None:
         """As of `KeyScan`; each block gives what it would keep of its own rows."""
+        self._collect(plan, thresholds, seed, (), None)
+
+    def collect_keyed(
+        self, plan: PoolPlan, thresholds: pa.Table, seed: int, columns: Sequence[str], keyed: Keyed
+    ) -> None:
+        """The same in an order by numbers.
+
+        Args:
+            plan: of the pools.
+            thresholds: of the keys, for every row.
+            seed: of the hash that breaks ties.
+            columns: what the numbers are made of.
+            keyed: adds the column `ORDER_KEY` to rows; picklable.
+        """
+        self._collect(plan, thresholds, seed, tuple(columns), keyed)
+
+    def _collect(
+        self,
+        plan: PoolPlan,
+        thresholds: pa.Table,
+        seed: int,
+        columns: tuple[str, ...],
+        keyed: Keyed | None,
+    ) -> None:
         pq.write_table(thresholds, self._job.folder / "thresholds.parquet")
         # The groups stand in the thresholds; what is left to know of a pool is how many it keeps.
-        job = _Sketch(self._job, replace(plan, groups=()), seed)
+        job = _Sketch(self._job, replace(plan, groups=()), seed, columns, keyed)
+        num_kept = sum(pool.keep for pool in plan.pools)
+        num_candidates = 0
         for block in self._executor.run(job, len(self._job.starts)):
             path = job.path(block.index)
             self.engine.execute(
                 f"INSERT INTO candidates BY NAME SELECT * FROM read_parquet('{_quoted(path)}')"
             )
             path.unlink()
+            num_candidates += block.num_rows
+            if num_candidates > 2 * num_kept + self._block_rows:
+                self.drop_overtaken(plan)
+                num_candidates = num_kept
 
 
 @dataclass(frozen=True)
@@ -177,6 +209,7 @@ class _Count:
 @dataclass
 class _Sketched:
     index: int
+    num_rows: int
 
 
 @dataclass(frozen=True)
@@ -186,6 +219,8 @@ class _Sketch:
     block: _Block
     plan: PoolPlan
     seed: int
+    columns: tuple[str, ...]
+    keyed: Keyed | None
 
     def path(self, index: int) -> Path:
         return self.block.folder / f"first-{index}.parquet"
@@ -194,7 +229,9 @@ class _Sketch:
         thresholds = pq.read_table(self.block.folder / "thresholds.parquet")
         with self.block.keys() as keys:
             keys.open_candidates()
-            rows = self.block.rows(index, keys.scanned_columns())
+            rows = self.block.rows(index, keys.scanned_columns(self.columns))
+            if self.keyed is not None:
+                rows = self.keyed(rows)
             keys.collect(rows, thresholds, self.seed)
             keys.drop_overtaken(self.plan)
             found = keys.engine.sql("SELECT * FROM candidates").to_arrow_table()
@@ -202,7 +239,7 @@ class _Sketch:
         making = self.block.folder / f".{index}.{os.getpid()}.{os.urandom(4).hex()}"
         pq.write_table(found, making)
         making.replace(self.path(index))
-        return _Sketched(index)
+        return _Sketched(index, found.num_rows)
 
 
 def _quoted(path: Path) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from curation.domains import Domain
 from curation.duplicates.cells import write_whole
 from curation.selection.amounts import Amount, KeyGroup
+from curation.selection.block_scan import BlockKeyScan
 from curation.selection.key_scan import ORDER_KEY, KeyScan
 from curation.selection.orders import DomainOrder, OrderOptions, PoolRows, RowOrder
 from curation.selection.pool_columns import ColumnFile, write_columns
@@ -119,6 +121,12 @@ def _collect_by_key(
     keys: KeyScan, plan: PoolPlan, seed: int, order: RowOrder, ordering: Ordering
 ) -> None:
     """Add rows with their numbers, and now and then drop those that others have overtaken."""
+    if isinstance(keys, BlockKeyScan):
+        # Workers need neither of the two, and get what can be pickled.
+        alone = replace(ordering, executor=None, progress=None)
+        keyed = partial(keyed_rows, order=order, ordering=alone)
+        keys.collect_keyed(plan, plan.thresholds(every_row), seed, ordering.columns, keyed)
+        return
     rows = keyed_rows(keys.scan(ordering.columns), order, ordering)
     most = PART_ROWS
     for part in _parts(iter(rows), rows.schema):

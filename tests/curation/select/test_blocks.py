@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.selection import Options
+import curation
+from curation.selection import Options, OrderOptions, run
 from curation.selection.block_scan import BlockKeyScan, key_scan
 from curation.selection.census import Census
 from curation.selection.key_scan import KeyScan
@@ -54,6 +55,23 @@ def test_blocks_give_what_one_pass_gives(block_rows, seed, cap, where, is_cut, i
     assert rows.equals(wanted[0])
     assert (kept, available) == wanted[1:]
     assert rows.num_rows
+
+
+def test_an_order_by_numbers_goes_by_blocks_too(monkeypatch) -> None:
+    monkeypatch.setattr(
+        run,
+        "key_scan",
+        lambda table, where, ids, **_: BlockKeyScan(
+            table, where, ids, executor=Backwards(), block_rows=80
+        ),
+    )
+    options = {
+        "table_name": "corpus", "cap": 9, "order": "quality",
+        "order_options": OrderOptions(quality="duration_s"),
+    }  # fmt: skip
+    by_blocks = curation.select(TABLE, executor=Backwards(), **options)
+    monkeypatch.undo()
+    assert by_blocks.rows.equals(curation.select(TABLE, **options).rows)
 
 
 def test_a_block_gives_no_more_than_a_pool_keeps(monkeypatch) -> None:

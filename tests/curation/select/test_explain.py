@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -247,6 +248,22 @@ def test_rows_that_are_not_there_and_rows_of_one_id(tmp_path) -> None:
     assert (late_one.reason, never.reason) == ("not_in_table", "not_in_table")
     assert "came in later" in late_one.text
     assert "came in later" not in never.text
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path) -> None:
+    lake = datalake.open_lake("memory://explain")
+    peaks = []
+    for number in (2_000, 40_000):
+        keys = key_table({"a": 20, "a/x": number, "b": 20, "b/x": 20})
+        name = f"of{number}"
+        lake.create(name, keys.schema, lineage=Lineage("create")).append(keys)
+        selection = curation.select(lake[name], table_name=name, cap=20, where="duration_s > 1")
+        tracemalloc.start()
+        curation.explain(lake, selection, ["a/x-0", "a/x-1", "b/x-2", "none"])
+        curation.summarize(lake, selection)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_the_command(uri, lake, capsys) -> None:

@@ -36,7 +36,8 @@ def test_ray_selects_the_same_rows(ray, tmp_path, monkeypatch) -> None:
     assert cut.rows.equals(curation.select(table, **within).rows)
 
 
-def test_ray_orders_domains_alike(ray, tmp_path) -> None:
+def test_ray_orders_domains_alike(ray, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(block_scan, "BLOCK_ROWS", CORPUS.num_rows // 3)
     table = tables.create_table(str(tmp_path / "corpus.lance"), CORPUS.schema, format="lance")
     table = table.append(CORPUS)
     options = {"table_name": "corpus", "cap": 20, "ratio": 2.0}
