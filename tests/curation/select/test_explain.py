@@ -251,7 +251,7 @@ def test_rows_that_are_not_there_and_rows_of_one_id(tmp_path) -> None:
 
 
 def test_memory_does_not_grow_with_the_table(tmp_path) -> None:
-    lake = datalake.open_lake("memory://explain")
+    lake = datalake.open_lake(str(tmp_path / "lake"))
     peaks = []
     for number in (2_000, 40_000):
         keys = key_table({"a": 20, "a/x": number, "b": 20, "b/x": 20})
