@@ -253,7 +253,7 @@ def test_rows_that_are_not_there_and_rows_of_one_id(tmp_path) -> None:
 def test_memory_does_not_grow_with_the_table(tmp_path) -> None:
     lake = datalake.open_lake(str(tmp_path / "lake"))
     peaks = []
-    for number in (2_000, 40_000):
+    for number in (30_000, 120_000):
         keys = key_table({"a": 20, "a/x": number, "b": 20, "b/x": 20})
         name = f"of{number}"
         lake.create(name, keys.schema, lineage=Lineage("create")).append(keys)
