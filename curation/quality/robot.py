@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -215,10 +216,13 @@ class RobotMeasures:
         self, frames: Frames, state: Signal, action: Signal, idle: Flags, fps: float
     ) -> dict[str, Numbers]:
         names = [
-            [name for each in features if frames.present[each.name].any() for name in _names(each)]
+            [_names(each) for each in features if frames.present[each.name].any()]
             for features in (self.states, self.actions)
         ]
-        of_state, of_action = robot_lag.paired(*names)
+        of_state, of_action = robot_lag.paired(*(list(chain(*parts)) for parts in names))
+        if not of_state:
+            # What stands beside the main feature may have no other side.
+            of_state, of_action = robot_lag.paired(*(parts[0] for parts in names))
         if not of_state:
             return {}
         state, action = state.only(of_state), action.only(of_action)

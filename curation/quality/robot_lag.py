@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from curation.quality.robot_motion import Signal
 from curation.quality.segments import (
@@ -27,19 +26,25 @@ __all__ = ["lag", "offset", "paired"]
 
 LEAST_CORRELATION: Final = 0.3
 """Below it the lag is not known."""
+_ROUNDING: Final = 1e-9
 
 
 def paired(state: Sequence[str], action: Sequence[str]) -> tuple[list[int], list[int]]:
     """Which dimensions of state and action are of the same joint: places in both.
 
-    Those of the same name; where no name is shared and there are as many of both, by their places.
+    Those of the same name, the first of several; where no name is shared and there are as many of
+    both, by their places.
 
     Args:
         state: the name of each dimension; empty where it has none.
         action: likewise.
     """
-    places = {name: place for place, name in enumerate(action) if name}
-    found = [(at, places[name]) for at, name in enumerate(state) if name in places]
+    places: dict[str, int] = {}
+    for place, name in enumerate(action):
+        places.setdefault(name, place)
+    places.pop("", None)
+    # Each is taken once.
+    found = [(at, places.pop(name)) for at, name in enumerate(state) if name in places]
     if not found and len(state) == len(action):
         found = [(at, at) for at in range(len(state))]
     return [at for at, _ in found], [at for _, at in found]
@@ -50,8 +55,10 @@ def lag(state: Signal, action: Signal, starts: Places, *, furthest: int) -> tupl
 
     The correlation at a lag is that of the steps of both from frame to frame, each dimension over
     its range, taken together over dimensions that move in both; steps have a mean of about 0, and
-    none is taken off. Its largest value tells the lag: of several the smallest, and of those the
-    later. Where it is below .3 the lag is NaN; where nothing moves both are.
+    none is taken off. It is over the steps that lie opposite one another, half of the episode's at
+    least: over those of the whole episode, small lags would win. Its largest value tells the lag:
+    of several the smallest, and of those the later. Where it is below .3 the lag is NaN; where
+    nothing moves both are.
 
     Args:
         state: of dimensions that are paired.
@@ -68,33 +75,36 @@ def lag(state: Signal, action: Signal, starts: Places, *, furthest: int) -> tupl
         / each.scale.extent[moves]
         for each in (action, state)
     )
-    left = starts[1:][owners(starts)] - np.arange(num_frames)
-    lags = sorted(range(-furthest, furthest + 1), key=lambda each: (abs(each), -each))
-    energy = np.sqrt(_summed(followed, followed, 0, left, starts))
-    energy *= np.sqrt(_summed(follows, follows, 0, left, starts))
-    best, correlation = np.zeros(num_episodes), np.full(num_episodes, -np.inf)
-    for each in lags:
+    energies = [np.einsum("fd,fd->f", each, each) for each in (followed, follows)]
+    place = np.arange(num_frames)
+    # No step leads to an episode's first frame.
+    inside = place > starts[owners(starts)]
+    left = starts[1:][owners(starts)] - place
+    best, correlation = np.full(num_episodes, np.nan), np.full(num_episodes, -np.inf)
+    for each in sorted(range(-furthest, furthest + 1), key=lambda each: (abs(each), -each)):
+        later = abs(each)
+        if later >= num_frames:
+            continue
         first, second = (followed, follows) if each >= 0 else (follows, followed)
-        found = _summed(first, second, abs(each), left, starts)
-        better = found > correlation
+        of_first, of_second = energies if each >= 0 else energies[::-1]
+        opposite = (inside & (left > later))[: num_frames - later]
+        sums = []
+        for values in (
+            np.einsum("fd,fd->f", first[: num_frames - later], second[later:]),
+            of_first[: num_frames - later],
+            of_second[later:],
+        ):
+            padded = np.zeros(num_frames)
+            np.multiply(values, opposite, out=padded[: num_frames - later])
+            sums.append(reduced(np.add, padded, starts, 0.0))
+        size = np.sqrt(sums[1]) * np.sqrt(sums[2])
+        found = np.where(size > 0, sums[0] / np.where(size > 0, size, 1), -np.inf)
+        found[2 * later > np.diff(starts) - 1] = -np.inf
+        # What differs by rounding alone is equal.
+        better = found > correlation + _ROUNDING
         best[better], correlation[better] = each, found[better]
-    still = energy == 0
-    correlation = np.where(still, np.nan, correlation / np.where(still, 1, energy))
-    unknown = ~(correlation >= LEAST_CORRELATION)
-    return np.where(unknown, np.nan, best), correlation
-
-
-def _summed(
-    first: Numbers, second: Numbers, later: int, left: npt.NDArray[np.int64], starts: Places
-) -> Numbers:
-    """Products of `first` with `second` so many frames later, summed within episodes."""
-    products = np.zeros(len(first))
-    end = max(0, len(first) - later)
-    np.einsum("fd,fd->f", first[:end], second[later:], out=products[:end])
-    # What lies in the next episode.
-    products[left <= later] = 0
-    sums: Numbers = reduced(np.add, products, starts, 0.0)
-    return sums
+    correlation[np.isneginf(correlation)] = np.nan
+    return np.where(correlation >= LEAST_CORRELATION, best, np.nan), correlation
 
 
 def offset(state: Signal, action: Signal, idle: Flags, starts: Places) -> Numbers:

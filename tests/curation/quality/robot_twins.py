@@ -87,17 +87,18 @@ def slow_lag(
         / scale.extent[dims]
         for values, scale in ((action, action_scale), (state, state_scale))
     ]
-    energy = math.sqrt((moved[0] ** 2).sum() * (moved[1] ** 2).sum())
-    if not dims or energy == 0:
-        return math.nan, math.nan
-    best, correlation = 0, -math.inf
+    best, correlation = math.nan, -math.inf
     for lag in sorted(range(-furthest, furthest + 1), key=lambda each: (abs(each), -each)):
-        total = 0.0
-        for n in range(len(state)):
-            if 0 <= n + lag < len(state):
-                total += float(moved[0][n] @ moved[1][n + lag])
-        if total / energy > correlation + 1e-12:
-            best, correlation = lag, total / energy
+        pairs = [(n, n + lag) for n in range(1, len(state)) if 1 <= n + lag < len(state)]
+        if not dims or 2 * abs(lag) > len(state) - 1 or not pairs:
+            continue
+        one = np.concatenate([moved[0][n] for n, _ in pairs])
+        two = np.concatenate([moved[1][m] for _, m in pairs])
+        size = math.sqrt((one**2).sum()) * math.sqrt((two**2).sum())
+        if size > 0 and float(one @ two) / size > correlation + 1e-9:
+            best, correlation = lag, float(one @ two) / size
+    if correlation == -math.inf:
+        return math.nan, math.nan
     return (best if correlation >= 0.3 else math.nan), correlation
 
 

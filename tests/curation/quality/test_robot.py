@@ -222,6 +222,36 @@ def test_an_episode_is_the_same_whatever_is_beside_it(lake: Lake) -> None:
     assert work(rows.take(order)).equals(whole.take(order).combine_chunks())
 
 
+def test_an_action_beside_the_main_one_has_no_state(lake: Lake) -> None:
+    features = [
+        Feature("observation.state", "float64", (2,)),
+        Feature("action", "float64", (2,)),
+        Feature("action.base", "float64", (1,)),
+    ]
+    state, action = (values[:, :2] for values in followed(0, 60, 3))
+    columns = {
+        "episode_id": ["a"] * 60, "frame_index": range(60), "timestamp": np.arange(60) / FPS,
+        "task_index": [0] * 60, "action/base": np.zeros(60),
+    }  # fmt: skip
+    for name, values in (("observation/state", state), ("action", action)):
+        columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), 2)
+    row = {
+        **dict.fromkeys(EPISODES.names), "episode_id": "a", "source": "s", "episode_index": 0,
+        "fps": FPS, "length": 60, "duration_s": 6.0, "videos": [], "stats": [],
+    }  # fmt: skip
+    made = create_episodes(lake, "arm", features, lineage=Lineage("test"))
+    made.publish(
+        made.episodes.stager().write(pa.Table.from_pylist([row], EPISODES)),
+        frames=made.frames.append(pa.table(columns, schema=frames_schema(features))),
+        lineage=Lineage("test"),
+    )
+    # A robot without a name, and features without names of their elements.
+    [found] = measured(lake)
+    assert found["error"] is None
+    assert found["action_lag_s"] == pytest.approx(0.3)
+    assert found["num_constant_dims"] == 1
+
+
 def test_what_came_later_is_said(lake: Lake) -> None:
     write_robots(lake, image=False, video=False)
     work = RobotMeasures(lake, "g1.episodes").open()
