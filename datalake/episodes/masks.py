@@ -5,6 +5,7 @@ the threshold. It is stored as a table with a row an episode that was judged, th
 frame too, so that a mask says of itself which episodes it fits: they are told by id, length and
 stamp. Episodes that were never judged, or have changed since, are refused and never read unmasked.
 What touches no frame (tasks, splits, annotations, compaction) leaves a mask as good as it was.
+Frames that were replaced by as many others under the same stamp are not told apart.
 
 In memory a mask takes some 100 bytes an episode and 50 a span.
 """

@@ -260,6 +260,26 @@ def test_runs_are_those_of_a_walk_over_frames(
     ]
 
 
+def test_a_mask_takes_bytes_by_episode_and_span(lake: Lake) -> None:
+    sizes = []
+    for number, length in enumerate((100, 4000)):
+        made = write_robots(lake, f"g{number}", lengths=[length] * 5, image=False, video=False)
+        spans = [
+            {"episode_id": f"robots/{n:06d}", "from_frame": at, "to_frame": at + 2, "reason": "gap"}
+            for n in range(5)
+            for at in range(0, 100, 4)
+        ]
+        save_mask(lake, f"mask{number}", mask_of(made, spans), MADE)
+        mask = open_mask(lake, f"mask{number}")
+        masked = mask.on(made)
+        # 125 spans of 5 episodes.
+        assert mask.spans.nbytes + mask.judged.nbytes < 125 * 80 + 5 * 100
+        assert masked.begins.nbytes + masked.ends.nbytes == 125 * 16
+        sizes.append(len(pickle.dumps(mask)))
+    # As many frames as there may be.
+    assert abs(sizes[0] - sizes[1]) < 50
+
+
 def test_masks_travel_to_workers(episodes: EpisodeSet) -> None:
     mask = mask_of(episodes)
     assert pickle.loads(pickle.dumps(mask)).digest == mask.digest
