@@ -59,7 +59,6 @@ def proxy(
     rows by the mean: curate weigh TABLE --method doremi --losses FILE.
     """
     from curation import probe as judge
-    from curation.probe.proxy import train_proxy
 
     check_drops_file(out, "losses")
     settings = judge.TrainingSettings(
@@ -82,7 +81,7 @@ def proxy(
         store = judge.FeatureStore(
             source, design, duration_s=seconds, device=device, on_progress=told
         )
-        run = train_proxy(
+        run = judge.train_proxy(
             store,
             keys,
             design,

@@ -16,6 +16,7 @@
     training        a fixed number of steps, early stopping
     evaluation      EER by domain, by generator, pooled, macro
     experiment      all of it over several seeds, and the report
+    proxy           domain weights as DoReMi learns them
     model_file      detectors as files
 
 Importing this package imports torch, and raises `MissingPackageError` where it is not installed.
@@ -54,6 +55,7 @@ from curation.probe.latent_network import LatentNetwork
 from curation.probe.lcnn import LightCnn
 from curation.probe.model_file import load_detector, save_detector
 from curation.probe.overlap import Overlap, find_overlaps, leaked, refuse_leaks
+from curation.probe.proxy import ProxyRun, train_proxy
 from curation.probe.splits import (
     HoldOut,
     hold_out_generators,
@@ -87,6 +89,7 @@ __all__ = [
     "LightCnn",
     "NeuralDetector",
     "Overlap",
+    "ProxyRun",
     "Report",
     "Sampling",
     "SeedRun",
@@ -105,6 +108,7 @@ __all__ = [
     "save_detector",
     "train",
     "train_on_source",
+    "train_proxy",
     "validation_mask",
     "with_weights",
 ]
