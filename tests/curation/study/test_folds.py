@@ -50,7 +50,10 @@ def test_generators_are_held_out_together() -> None:
     found = folds_of(keys_of(rows()), plan)
     assert [fold.name.fold for fold in found.made] == ["greek"]
     assert [each.name.fold for each in found.skipped] == ["gamma"]
+    assert "too few spoofs" in found.skipped[0].reason
     assert "15 or more. Found 14" in found.skipped[0].reason
+    with pytest.raises(InputError, match=r"too few bona fide rows.*25 or more. Found 24"):
+        folds_of(keys_of(rows()), ProtocolPlan("loso", min_bonafide=25))
 
 
 def test_a_fold_that_cannot_be_made_is_left_out_with_its_reason() -> None:
