@@ -21,7 +21,7 @@ def explain(
     selection: Annotated[str, typer.Argument(metavar="SELECTION", help="A saved selection of it.")],
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Rows, by their ids; without, what each step did."),
+        typer.Argument(metavar="ID", help="Rows, by their ids; without, what each step did."),
     ] = None,
     version: Annotated[
         int | None, typer.Option(help="A version of the selection; without, the latest.")
