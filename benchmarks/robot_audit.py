@@ -153,7 +153,8 @@ class Dataset:
     """The columns of all episodes, one after another."""
 
     def __init__(self, root: Path) -> None:
-        table = pq.read_table(sorted((root / "data").rglob("*.parquet"))).combine_chunks()
+        columns = ["timestamp", "frame_index", "episode_index", "index", *SIZES]
+        table = pq.read_table(sorted((root / "data").rglob("*.parquet")), columns=columns)
         self.episodes, first = np.unique(table["episode_index"].to_numpy(), return_index=True)
         self.starts = np.append(first, table.num_rows)
         self.lengths = np.diff(self.starts)
