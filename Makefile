@@ -98,14 +98,18 @@ bench-video: $(VENV)/.installed-test
 bench-episodes: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/ingest_episodes.py --data $(DATASET) --lerobot-python $(LEROBOT_PYTHON)
 
-# Peers in folders and environments of their own; without them these show ours alone where they can.
-#   make bench-curation OFFICIAL=/path/to/evaluation-package FAISS_PYTHON=/path/to/python
+# Peers in folders and environments of their own: the ASVspoof 5 evaluation package, faiss-cpu,
+# apricot-select, lerobot-doctor, py-data-juicer.
+#   make bench-curation OFFICIAL=/path/to/evaluation-package FAISS_PYTHON=/path/to/python …
 bench-curation: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/metrics.py --official $(OFFICIAL)
 	$(BIN)/python benchmarks/kmeans.py --faiss-python $(FAISS_PYTHON)
 	$(BIN)/python benchmarks/duplicates.py
 	$(BIN)/python benchmarks/facility_location.py --apricot-python $(APRICOT_PYTHON)
 	$(BIN)/python benchmarks/facility_location.py --rows 200000 --rounds 1
+	$(BIN)/python benchmarks/selection.py --domains 500 --peer
+	$(BIN)/python benchmarks/robot_audit.py --doctor-python $(DOCTOR_PYTHON)
+	$(BIN)/python benchmarks/audio_scan.py --peer-python $(JUICER_PYTHON)
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

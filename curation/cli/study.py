@@ -150,14 +150,23 @@ def _found(run: StudyRun) -> dict[str, tuple[Any, Any]]:
     from curation.study.comparisons import compare
     from curation.study.statistics import mean_eers
 
-    found: dict[str, tuple[Any, Any]] = {}
-    for plan in run.plan.design.protocols:
-        if plan.protocol in set(run.results["protocol"].to_pylist()):
-            found[plan.protocol] = (
-                mean_eers(run.results, plan.protocol),
-                compare(run.results, plan.protocol, _baselines(run)),
-            )
-    return found
+    known: dict[str, set[str]] = {}
+    for line in run.results.select(["protocol", "method"]).to_pylist():
+        known.setdefault(line["protocol"], set()).add(line["method"])
+    design = run.plan.design
+    return {
+        plan.protocol: (
+            mean_eers(run.results, plan.protocol),
+            compare(
+                run.results,
+                plan.protocol,
+                _baselines(run),
+                methods=[name for name in design.compared if name in known[plan.protocol]],
+            ),
+        )
+        for plan in design.protocols
+        if plan.protocol in known
+    }
 
 
 def _baselines(run: StudyRun) -> list[str]:

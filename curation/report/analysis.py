@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curation.report.record import StudyRecord
-from curation.study.arms import Measure, arm_names, read_arms
+from curation.study.arms import Arm, Measure, arm_names, read_arms
 from curation.study.comparisons import COMPARISONS, Unit, compare
 from curation.study.cross_source import CrossMatrix, cross_matrix
 from curation.study.intervals import NUM_RESAMPLES
@@ -111,7 +112,7 @@ def analyse(
     Args:
         record: the study.
         baselines: what the other methods are compared with; None for those of its design.
-        methods: what is compared with them; None for all. Means are shown of all.
+        methods: what is compared with them; None for those of its design. Means are shown of all.
         measure: what a cell's EER is: `pooled` or `macro`.
         over: the unit of tests and intervals of differences.
         level: of the intervals.
@@ -122,7 +123,9 @@ def analyse(
     Raises:
         InputError, NotFoundError: a baseline or an option cannot be used.
     """
-    of_design = list(record.facts.get("design", {}).get("baselines") or ())
+    design = record.facts.get("design", {})
+    of_design = list(design.get("baselines") or ())
+    asked = methods if methods is not None else design.get("compared") or None
     present = set(record.results["protocol"].to_pylist())
     protocols = tuple(p for p in PROTOCOLS if p in present)
     found, scalings = [], []
@@ -136,19 +139,22 @@ def analyse(
         # A baseline of the design whose cells all failed here is missed in the record's failures.
         names = {name for arm in arms for name in (arm.name, arm.method)}
         held = [name for name in of_design if name in names] if baselines is None else baselines
+        if methods is None and asked is not None:
+            asked = [name for name in asked if name in names]
         if held:
             comparisons = compare(
-                record.results, protocol, held, methods=methods, measure=measure, over=over,
+                record.results, protocol, held, methods=asked, measure=measure, over=over,
                 level=level, num_resamples=num_resamples, seed=seed,
             )  # fmt: skip
         folds = {(arm.name, arm.budget_rows): arm.fold_means for arm in arms}
         found.append(ProtocolFindings(protocol, means, comparisons, folds))
         # Under `cross` there is one source to train on.
-        methods = sorted({arm.method for arm in arms}) if protocol != "cross" else ()
-        for method in methods:
-            scaling = _scaling(record, protocol, method, measure, level, num_refits, seed)
-            if scaling is not None:
-                scalings.append(scaling)
+        for method in sorted({arm.method for arm in arms}) if protocol != "cross" else ():
+            of_method = [arm for arm in arms if arm.method == method]
+            if _asks_for_laws(of_method):
+                scalings.append(
+                    _scaling(record, protocol, method, measure, level, num_refits, seed)
+                )
     return Analysis(
         record=record,
         baselines=tuple(of_design if baselines is None else baselines),
@@ -163,6 +169,13 @@ def analyse(
     )
 
 
+def _asks_for_laws(arms: Sequence[Arm]) -> bool:
+    """Whether a method was given training sets of several sizes, or of several diversities."""
+    budgets = {arm.budget_rows for arm in arms}
+    grid = {arm.parameters for arm in arms if "num_generators" in json.loads(arm.parameters)}
+    return len(budgets) > 1 or len(grid) > 1
+
+
 def _scaling(
     record: StudyRecord,
     protocol: Protocol,
@@ -171,14 +184,9 @@ def _scaling(
     level: float,
     num_refits: int,
     seed: int,
-) -> MethodScaling | None:
-    """The laws of a method; None if its training sets are of one size, so that none was asked."""
-    try:
-        points = scaling_points(record.results, protocol, methods=[method], measure=measure)
-    except InputError:
-        return None
-    if len({row["num_rows"] for row in points.to_pylist()}) < 2:
-        return None
+) -> MethodScaling:
+    """The laws of a method, or why none can be fitted."""
+    points = scaling_points(record.results, protocol, methods=[method], measure=measure)
     try:
         scaling = fit_laws(points, level=level, num_resamples=num_refits, seed=seed)
     except InputError as error:

@@ -101,7 +101,7 @@ class CellStore:
         self._failed = folder / "failed"
         # What a study asks of its grid as a whole decides no cell.
         shared = design.as_dict()
-        for name in ("methods", "protocols", "seeds", "baselines"):
+        for name in ("methods", "protocols", "seeds", "baselines", "compared"):
             del shared[name]
         self._shared = {
             **shared,

@@ -30,6 +30,7 @@ from curation.selection.amounts import Amount
 from curation.selection.census import manifest_of
 from curation.selection.orders import OrderOptions
 from curation.study.design import ORDER_OPTIONS, Method
+from curation.study.diversity import diverse_subset
 from datalake import tables
 from datalake.errors import InputError
 from datalake.lake import SELECTION_ROWS, Selection
@@ -87,6 +88,7 @@ def choose(
       replacement, in proportion to the weights (`first_by_weight`), as many of each label.
     - A deduplication leaves rows out; with a budget, as many of the others as it allows are taken
       at random.
+    - A subset has so many sources and generators and no other (`diverse_subset`).
 
     Args:
         table: the version that the rows are of.
@@ -101,6 +103,9 @@ def choose(
         SchemaError: the table lacks what the method reads.
     """
     within = _selection_of(side, table, table_name)
+    if method.verb == "subset":
+        chosen = diverse_subset(side, **method.parameters, budget=budget, seed=seed)
+        return Choice(chosen, _mixture(side, chosen))
     if method.verb == "dedup":
         return _dedup(table, side, method, budget, seed)
     parameters = dict(method.parameters)

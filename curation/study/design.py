@@ -11,16 +11,19 @@
       - random
       - {method: doss, ratio: 2}
       - {name: weight_100, method: doss_weight, alpha: 1, cap: 100, budgets: [all]}
+      - {method: diversity, num_sources: [1, 2, 4], num_generators: [2, 4, 8], budgets: [200]}
     budgets: [600, all]
     seeds: 5
     training: {num_steps: 300}
 
+The last of these is a grid for scaling laws: a method of one name for each pair of numbers.
 A key that nothing reads is refused with the nearest that something does.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -38,7 +41,7 @@ from datalake.errors import ConfigError, nearest
 
 __all__ = ["ALL", "ORDER_OPTIONS", "Method", "ProtocolPlan", "StudyDesign", "Verb", "read_design"]
 
-Verb: TypeAlias = Literal["select", "weigh", "dedup"]
+Verb: TypeAlias = Literal["select", "weigh", "dedup", "subset"]
 
 ALL: Final = "all"
 """The budget of a method that may take all rows of the training side."""
@@ -62,6 +65,7 @@ _METHODS: Final[Mapping[str, _Known]] = {
     "class_balanced": _Known("weigh", "class_balanced"),
     "semdedup": _Known("dedup", "semdedup"),
     "dedup": _Known("dedup", "cover"),
+    "diversity": _Known("subset", "diversity"),
 }
 _GROUPS: Final[Mapping[Verb, str]] = {
     "select": "datalake.selectors",
@@ -77,6 +81,7 @@ _OF_STUDY: Final = {
     *("table", "table_name", "method", "seed", "budget", "unit", "where", "within", "name"),
     *("order_options", "executor", "scratch", "progress"),
 }
+_GRID: Final = ("num_sources", "num_generators")
 _DEDUP_OPTIONS: Final = ("embedding", "threshold", "best_by", "num_probes", "num_cells")
 # Drawn by the method of a cell, or for all alike.
 _NOT_TRAINING: Final = {"seed", "sampling", "weighted_loss"}
@@ -150,6 +155,8 @@ class StudyDesign:
     """That torch works with in a cell: sums depend on it, in the last bits."""
     baselines: tuple[str, ...] = ()
     """The methods that the others are compared with."""
+    compared: tuple[str, ...] = ()
+    """The methods that are compared with them: each question more asks for more folds."""
 
     def as_dict(self) -> dict[str, Any]:
         """The design as JSON values."""
@@ -190,18 +197,20 @@ class _Reader:
         design = StudyDesign(
             methods=methods,
             baselines=self.texts("baselines", given.get("baselines", usual)),
+            compared=self.texts("compared", given.get("compared", _asked_of(methods))),
             protocols=self.protocols(given["protocols"]),
             seeds=self.seeds(given.get("seeds", 5)),
             training=self.training(given.get("training") or {}),
             **plain,
         )
-        for baseline in design.baselines:
-            if baseline not in names:
-                raise ConfigError(
-                    f"The baseline {baseline} is none of the methods",
-                    where=self.path,
-                    fix=nearest(baseline, names),
-                )
+        for key in ("baselines", "compared"):
+            for name in getattr(design, key):
+                if name not in names:
+                    raise ConfigError(
+                        f"{name}, of {key}, is none of the methods",
+                        where=self.path,
+                        fix=nearest(name, names),
+                    )
         if design.threads < 1 or not design.seconds > 0:
             raise ConfigError(
                 "threads and seconds are above 0",
@@ -316,15 +325,25 @@ class _Reader:
     def methods(self, value: object, budgets: tuple[int | None, ...]) -> tuple[Method, ...]:
         if not isinstance(value, list) or not value:
             raise self.wrong("methods", "a list of names, or of keys with values", value)
-        methods = tuple(self.method(each, budgets) for each in value)
-        names = [method.name for method in methods]
+        entries = [self.entry(each, budgets) for each in value]
+        names = [methods[0].name for methods in entries]
         if twins := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(
                 f"Two methods are called {twins[0]}",
                 where=self.path,
                 fix="Give one of them another name: {name: …, method: …}",
             )
-        return methods
+        return tuple(method for methods in entries for method in methods)
+
+    def entry(self, value: object, budgets: tuple[int | None, ...]) -> tuple[Method, ...]:
+        """The method of an entry; of a grid one for each pair of its numbers."""
+        if not isinstance(value, Mapping) or not set(_GRID) <= set(value):
+            return (self.method(value, budgets),)
+        axes = [each if isinstance(each, list) else [each] for each in map(value.get, _GRID)]
+        pairs = self.once(" x ".join(_GRID), tuple(itertools.product(*axes)))
+        return tuple(
+            self.method({**value, **dict(zip(_GRID, pair, strict=True))}, budgets) for pair in pairs
+        )
 
     def method(self, value: object, budgets: tuple[int | None, ...]) -> Method:
         entry = {"method": value} if isinstance(value, str) else value
@@ -349,6 +368,10 @@ class _Reader:
             raise ConfigError(
                 f"The method {name} needs the embedding to compare by", where=self.path
             )
+        if found.verb == "subset":
+            for key in _GRID:
+                if self.typed(f"{name}.{key}", parameters.get(key), (int,)) < 1:
+                    raise self.wrong(f"{name}.{key}", "numbers above 0", parameters[key])
         return Method(name, found.verb, found.plugin, parameters, self.feasible(
             name, found, parameters, allowed, is_own=own is not None
         ))  # fmt: skip
@@ -412,9 +435,16 @@ class _Reader:
         return feasible
 
 
+def _asked_of(methods: Iterable[Method]) -> list[str]:
+    """All methods but grids, which are there for laws and not to win."""
+    return list(dict.fromkeys(each.name for each in methods if each.verb != "subset"))
+
+
 def _options_of(verb: Verb) -> list[str]:
     if verb == "dedup":
         return list(_DEDUP_OPTIONS)
+    if verb == "subset":
+        return list(_GRID)
     function: Callable[..., object] = select if verb == "select" else weigh
     names = set(inspect.signature(function).parameters) - _OF_STUDY
     return sorted(names | ORDER_OPTIONS if "order" in names else names)

@@ -42,14 +42,16 @@ def side(lake: Lake) -> pa.Table:
     return keys.filter(pc.field("source") != "south")
 
 
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("budget", [40, None])
+_NEED_A_BUDGET = ("random", "doss", "quality")
+_PAIRS = [(name, 40) for name in METHODS if name != "naive"]
+_PAIRS += [(name, None) for name in METHODS if name not in _NEED_A_BUDGET]
+
+
+@pytest.mark.parametrize(("name", "budget"), _PAIRS)
 def test_choices_keep_to_the_side_and_the_budget(
     lake: Lake, side: pa.Table, name: str, budget: int | None
 ) -> None:
     method = METHODS[name]
-    if (budget is None) == (name in ("random", "doss", "quality")) or (budget and name == "naive"):
-        pytest.skip("no such cell")
     found = choose(lake["pool"], "pool", side, method, budget, 3)
     again = choose(lake["pool"], "pool", side, method, budget, 3)
     assert found.keys.equals(again.keys)
@@ -81,6 +83,18 @@ def test_seeds_choose_other_rows(lake: Lake, side: pa.Table) -> None:
             for seed in range(3)
         }
         assert len(chosen) == 3
+
+
+def test_a_subset_has_no_other_source_or_generator(lake: Lake, side: pa.Table) -> None:
+    method = Method(
+        "diversity", "subset", "diversity", {"num_sources": 1, "num_generators": 2}, (16,)
+    )
+    found = choose(lake["pool"], "pool", side, method, 16, 0)
+    kept = Counter(found.keys["label"].to_pylist())
+    assert (kept["bonafide"], kept["spoof"]) == (8, 8)
+    assert len(set(found.keys["source"].to_pylist())) == 1
+    assert found.mixture["num_kept"].to_pylist().count(0) > 0
+    assert sum(found.mixture["num_kept"].to_pylist()) == 16
 
 
 def test_weights_are_those_of_the_weigher_with_labels_alike(lake: Lake, side: pa.Table) -> None:

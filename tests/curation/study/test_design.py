@@ -34,6 +34,38 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     assert found.training.num_steps == 4
 
 
+def test_a_grid_is_a_method_a_pair(tmp_path: Path) -> None:
+    text = """
+table: pool
+protocols: [loso]
+methods:
+  - naive
+  - {name: even, weigh: uniform}
+  - {method: diversity, num_sources: [1, 2], num_generators: [2, 4, 8], budgets: [20]}
+"""
+    found = design(tmp_path, text)
+    grid = found.methods[2:]
+    assert [tuple(method.parameters.values()) for method in grid] == [
+        (1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8),
+    ]  # fmt: skip
+    assert {(each.name, each.verb, each.budgets) for each in grid} == {
+        ("diversity", "subset", (20,))
+    }
+    # What is there for laws is not held against the baselines.
+    assert found.compared == ("naive", "even")
+    assert design(tmp_path, text + "compared: [even]\n").compared == ("even",)
+    for old, new, said in (
+        ("[1, 2]", "[1, 1]", "none twice"),
+        ("[1, 2]", "[0, 2]", "above 0"),
+        ("[1, 2]", "[one]", "whole number"),
+        ("num_sources", "num_source", "num_sources"),
+    ):
+        with pytest.raises(LakeError, match=said):
+            design(tmp_path, text.replace(old, new))
+    with pytest.raises(LakeError, match="evn, of compared"):
+        design(tmp_path, text + "compared: [evn]\n")
+
+
 def test_orders_plugins_and_names(tmp_path: Path) -> None:
     found = design(
         tmp_path,
