@@ -43,7 +43,7 @@ def side(lake: Lake) -> pa.Table:
 
 
 _NEED_A_BUDGET = ("random", "doss", "quality")
-_PAIRS = [(name, 40) for name in METHODS if name != "naive"]
+_PAIRS: list[tuple[str, int | None]] = [(name, 40) for name in METHODS if name != "naive"]
 _PAIRS += [(name, None) for name in METHODS if name not in _NEED_A_BUDGET]
 
 
