@@ -4,6 +4,7 @@
 #   make test         checks and tests (what CI runs)
 #   make test-slow    the tests that take minutes (kill loops, scale)
 #   make bench        the measurements of benchmarks/, as the README quotes them
+#   make study        compare ways to choose training data on a real pool (../shared/data/speech)
 #   make check        style, types, import contract
 #   make format       rewrite the style
 #   make clean        remove the environment and what the targets made
@@ -19,7 +20,7 @@ PIP_FLAGS ?=
 PYTHON ?= $(shell scripts/find_python.sh)
 
 .PHONY: help demo test test-slow bench bench-selection bench-ingest bench-take bench-packing \
-	bench-decode bench-episodes bench-loader bench-store bench-video bench-curation check format clean
+	bench-decode bench-episodes bench-loader bench-store bench-video bench-curation study check format clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -38,6 +39,10 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/.installed-demo
 	@scripts/system_packages.sh
 	@$(BIN)/python scripts/demo/run.py
+
+study: $(VENV)/.installed-demo $(VENV)/.installed-report
+	@scripts/system_packages.sh
+	@$(BIN)/python scripts/study/run.py $(STUDY_DESIGNS)
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
