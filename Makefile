@@ -51,7 +51,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto \
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile \
 		--max-worker-restart 2 --maxfail 10
 
 test-slow: $(VENV)/.installed-test

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.servers import s3_server  # noqa: F401 - a fixture
 
@@ -18,9 +17,6 @@ _CONTROLLER = "PYTEST_XDIST_WORKER" not in os.environ
 # A busy machine is no failure: no test is timed.
 settings.register_profile("untimed", deadline=None, print_blob=True)
 settings.load_profile("untimed")
-
-ON_RAY = "test_on_ray.py"
-"""Files of tests that start a cluster of Ray."""
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -59,19 +55,3 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         parts = (report.longreprtext, report.capstdout, report.capstderr)
         sys.stderr.write(f"\n{report.nodeid} failed in {report.when}, {report.duration:.0f} s\n")
         sys.stderr.write("\n".join(part[-4000:] for part in parts) + "\n")
-
-
-class _FilesAndOneRay(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps a file's tests together, since they share servers, and all that start Ray.
-
-    A cluster brings some ten processes: two at once on a busy machine are minutes without a step.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return ON_RAY if file.endswith(ON_RAY) else file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """Share tests out among the workers."""
-    return _FilesAndOneRay(config, log)
