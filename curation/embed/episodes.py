@@ -28,7 +28,7 @@ class SetAddress:
         name = set_of(lake, table)
         if name is None or table != f"{name}.episodes":
             raise InputError(
-                "This embedder takes episodes",
+                "This takes episodes, and these rows are none",
                 where=table,
                 expected="a table of episodes: <set>.episodes",
                 found="another table",
